@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/internal/base/wait"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/mcp"
 )
 
@@ -32,8 +33,8 @@ type announcer struct {
 // A watcher is a client that wants to know of changes.
 type watcher struct {
 	// ctx has the caller.
-	ctx    context.Context
-	modern bool
+	ctx context.Context
+	era bridge.Era
 	// notifications are those that the client wants.
 	notifications []string
 	// sums holds the sum of what the client sees for each notification. Only one goroutine uses it
@@ -54,10 +55,10 @@ func (a *announcer) start(g *Gateway) {
 }
 
 // add adds a watcher for the notifications, whose list must not change.
-func (a *announcer) add(ctx context.Context, modern bool, notifications []string, send func(string)) *watcher {
-	w := &watcher{ctx: ctx, modern: modern, notifications: notifications, sums: make([]uint64, len(notifications)), send: send}
+func (a *announcer) add(ctx context.Context, clientEra bridge.Era, notifications []string, send func(string)) *watcher {
+	w := &watcher{ctx: ctx, era: clientEra, notifications: notifications, sums: make([]uint64, len(notifications)), send: send}
 	for i, n := range notifications {
-		w.sums[i] = a.g.visibleSum(ctx, modern, n)
+		w.sums[i] = a.g.visibleSum(ctx, clientEra, n)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +130,7 @@ func (a *announcer) inform(w *watcher) {
 // tell sends a watcher the notifications of the lists that have changed for it.
 func (a *announcer) tell(w *watcher) {
 	for i, n := range w.notifications {
-		if sum := a.g.visibleSum(w.ctx, w.modern, n); sum != w.sums[i] && w.ctx.Err() == nil {
+		if sum := a.g.visibleSum(w.ctx, w.era, n); sum != w.sums[i] && w.ctx.Err() == nil {
 			w.sums[i] = sum
 			w.send(n)
 		}
@@ -137,8 +138,8 @@ func (a *announcer) tell(w *watcher) {
 }
 
 // visibleSum identifies what the caller of ctx sees of the lists that a notification is about.
-func (g *Gateway) visibleSum(ctx context.Context, modern bool, notification string) (sum uint64) {
-	w := g.world(ctx, modern)
+func (g *Gateway) visibleSum(ctx context.Context, clientEra bridge.Era, notification string) (sum uint64) {
+	w := g.world(ctx, clientEra)
 	view := w.st.view(ctx)
 	for k := range kindTexts {
 		if kindTexts[k].changed == notification {

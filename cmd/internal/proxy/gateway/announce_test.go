@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -22,12 +23,12 @@ func TestAnnounce(t *testing.T) {
 		up := streamUpstream("one", toolServer("one", "a"))
 		g := newGateway(t, &Options{Upstreams: []Upstream{up}})
 		defer g.Close()
-		g.fresh(t.Context(), true, nil, time.Minute, true)
+		g.fresh(t.Context(), bridge.EraModern, nil, true)
 		changes := make(chan string, 10)
 		stuck := make(chan string)
 		kinds := []string{mcp.NotificationToolsChanged}
-		defer g.announcer.remove(g.announcer.add(t.Context(), true, kinds, func(n string) { stuck <- n }))
-		defer g.announcer.remove(g.announcer.add(t.Context(), true, kinds, func(n string) { changes <- n }))
+		defer g.announcer.remove(g.announcer.add(t.Context(), bridge.EraModern, kinds, func(n string) { stuck <- n }))
+		defer g.announcer.remove(g.announcer.add(t.Context(), bridge.EraModern, kinds, func(n string) { changes <- n }))
 		for _, name := range []string{"x", "y", "z"} {
 			up.Rename = map[string]string{"a": name}
 			if err := g.Apply(&Options{Upstreams: []Upstream{up}}); err != nil {

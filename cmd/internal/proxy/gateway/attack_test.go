@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/mcp"
 )
 
@@ -62,7 +63,7 @@ func TestViewsShareTexts(t *testing.T) {
 		defer srv.Close(context.Background())
 		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", srv)}})
 		defer g.Close()
-		w := g.fresh(t.Context(), true, nil, time.Minute, false)
+		w := g.fresh(t.Context(), bridge.EraModern, nil, false)
 		all, some := w.list(KindTool, nil), w.list(KindTool, prefixView("up__b"))
 		if len(all.items) != 2 || len(some.items) != 1 || some.items[0].name != "up__b" || some.sum == all.sum {
 			t.Fatalf("got %d and %d items", len(all.items), len(some.items))
@@ -82,13 +83,13 @@ func TestNestedResults(t *testing.T) {
 		defer second.Close(context.Background())
 		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("first", first), streamUpstream("second", second)}})
 		defer g.Close()
-		g.fresh(t.Context(), true, nil, time.Minute, false)
+		g.fresh(t.Context(), bridge.EraModern, nil, false)
 		be, err := g.state.Load().upstreams[1].acquire(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer be.release()
-		s := g.scope(t.Context(), be, true)
+		s := g.scope(t.Context(), be, bridge.EraModern)
 		const link = `"content":[{"type":"resource_link","uri":"x:a"}]`
 		for depth, want := range []string{"x:second+a", "x:second+a", "x:a", "x:a"} {
 			frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":%s{%s}%s}`, strings.Repeat(`{"result":`, depth), link, strings.Repeat("}", depth))
@@ -112,7 +113,7 @@ func TestReference(t *testing.T) {
 			Audit:     func(r *CallRecord) { audited = append(audited, r.Name+" "+string(r.Outcome)) },
 		})
 		defer g.Close()
-		g.fresh(t.Context(), true, nil, time.Minute, false)
+		g.fresh(t.Context(), bridge.EraModern, nil, false)
 		const invalid = `"code":-32602`
 		for _, tt := range []struct{ ref, want, name string }{
 			{`{"type":"ref/prompt","name":"up__p"}`, `"values":["alice","bob"]`, "p ok"},

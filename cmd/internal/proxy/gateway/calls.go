@@ -23,7 +23,10 @@ import (
 // A call is a request of a client that one upstream answers.
 type call struct {
 	target
-	// frame is the request with the server's own names.
+	// era is that of the client.
+	era bridge.Era
+	// m is the request of the client, and frame the one with the server's own names.
+	m     *jsonrpc.Message
 	frame []byte
 }
 
@@ -32,8 +35,9 @@ type forwardFunc func(ctx context.Context, s *scope, frame []byte) ([]byte, erro
 
 // resolve returns the upstream and the text of a request with the server's own names. ok is false
 // if the gateway does not forward the method.
-func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jsonrpc.Message) (c call, ok bool, err error) {
-	frame = frameOf(frame, m)
+func (g *Gateway) resolve(ctx context.Context, clientEra bridge.Era, frame []byte, m *jsonrpc.Message) (c call, ok bool, err error) {
+	c = call{era: clientEra, m: m, frame: frameOf(frame, m)}
+	modern := clientEra == bridge.EraModern
 	switch method := string(m.Method); method {
 	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
 		kind := KindTool
@@ -42,58 +46,58 @@ func (g *Gateway) resolve(ctx context.Context, modern bool, frame []byte, m *jso
 		}
 		name, ok := textParam(m, "name")
 		if !ok {
-			return call{}, true, missingParam("name")
+			return c, true, missingParam("name")
 		}
-		if c.target, err = g.find(ctx, modern, kind, name); err != nil {
-			return call{}, true, err
+		if c.target, err = g.find(ctx, clientEra, kind, name); err != nil {
+			return c, true, err
 		}
-		c.frame = ownArguments(replaceText(frame, to(c.own), "params", "name"), c.upstream.name)
+		c.frame = ownArguments(replaceText(c.frame, to(c.own), "params", "name"), c.upstream.name)
 	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
 		if modern && method != mcp.MethodResourcesRead {
-			return call{}, false, nil
+			return c, false, nil
 		}
 		uri, ok := textParam(m, "uri")
 		if !ok {
-			return call{}, true, missingParam("uri")
+			return c, true, missingParam("uri")
 		}
-		if c.target, err = g.findResource(ctx, modern, KindResource, uri); err != nil {
-			return call{}, true, err
+		if c.target, err = g.findResource(ctx, clientEra, KindResource, uri); err != nil {
+			return c, true, err
 		}
-		c.frame = replaceText(frame, to(c.own), "params", "uri")
+		c.frame = replaceText(c.frame, to(c.own), "params", "uri")
 	case mcp.MethodComplete:
 		ref, _ := m.Param("ref")
 		member, kind, err := reference(ref)
 		if err != nil {
-			return call{}, true, err
+			return c, true, err
 		}
 		if kind == KindPrompt {
-			c.target, err = g.find(ctx, modern, kind, era.LookupString(ref, member))
+			c.target, err = g.find(ctx, clientEra, kind, era.LookupString(ref, member))
 		} else {
-			c.target, err = g.findResource(ctx, modern, kind, era.LookupString(ref, member))
+			c.target, err = g.findResource(ctx, clientEra, kind, era.LookupString(ref, member))
 		}
 		if err != nil {
-			return call{}, true, err
+			return c, true, err
 		}
-		c.frame = replaceText(frame, to(c.own), "params", "ref", member)
+		c.frame = replaceText(c.frame, to(c.own), "params", "ref", member)
 	case mcp.MethodTasksGet, mcp.MethodTasksCancel, mcp.MethodTasksUpdate, mcp.MethodTasksResult:
 		if modern && method == mcp.MethodTasksResult || !modern && method == mcp.MethodTasksUpdate {
-			return call{}, false, nil
+			return c, false, nil
 		}
 		if modern && !declaresTasks(m) {
-			return call{}, true, errTasksMissing
+			return c, true, errTasksMissing
 		}
 		id, ok := textParam(m, "taskId")
 		if !ok {
-			return call{}, true, missingParam("taskId")
+			return c, true, missingParam("taskId")
 		}
 		u, own := g.ownTask(ctx, id)
 		if u == nil {
-			return call{}, true, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown task " + quote(id)}
+			return c, true, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown task " + quote(id)}
 		}
 		c.target = target{upstream: u, kind: KindTool, own: own}
-		c.frame = replaceText(frame, to(own), "params", "taskId")
+		c.frame = replaceText(c.frame, to(own), "params", "taskId")
 	default:
-		return call{}, false, nil
+		return c, false, nil
 	}
 	return c, true, nil
 }
@@ -153,31 +157,27 @@ func isAudited(method string) bool {
 // forward answers a request that one upstream answers: it finds the upstream, asks the policy,
 // sends the request with send, and appends the response to dst. send appends to dst, too. ok is
 // false if the gateway does not forward the method.
-func (g *Gateway) forward(ctx context.Context, modern bool, frame []byte, m *jsonrpc.Message, dst []byte, send forwardFunc) (_ []byte, ok bool, err error) {
-	c, ok, err := g.resolve(ctx, modern, frame, m)
+func (g *Gateway) forward(ctx context.Context, clientEra bridge.Era, frame []byte, m *jsonrpc.Message, dst []byte, send forwardFunc) (_ []byte, ok bool, err error) {
+	c, ok, err := g.resolve(ctx, clientEra, frame, m)
 	if !ok {
 		return dst, false, nil
 	}
-	if err != nil {
-		c.frame = frameOf(frame, m) // for the record
-	}
-	dst, err = g.perform(ctx, modern, c, err, m, dst, send)
+	dst, err = g.perform(ctx, &c, err, dst, send)
 	return dst, true, err
 }
 
 // perform is forward for a call that resolve has returned, with its error or nil.
-func (g *Gateway) perform(ctx context.Context, modern bool, c call, err error, m *jsonrpc.Message, dst []byte, send forwardFunc) ([]byte, error) {
+func (g *Gateway) perform(ctx context.Context, c *call, err error, dst []byte, send forwardFunc) ([]byte, error) {
 	st := g.state.Load()
-	method := string(m.Method)
 	n := len(dst)
 	var record *CallRecord
-	if isAudited(method) && (st.opts.Audit != nil || st.opts.Check != nil) {
-		record = newRecord(ctx, m, c)
+	if isAudited(string(c.m.Method)) && (st.opts.Audit != nil || st.opts.Check != nil) {
+		record = newRecord(ctx, c)
 		record.RequestBytes = len(c.frame)
 	}
 	outcome := OutcomeDenied
 	if err == nil {
-		dst, outcome, err = g.forwardTo(ctx, st, modern, c, record, m, dst, send)
+		dst, outcome, err = g.forwardTo(ctx, st, c, record, dst, send)
 	}
 	if err != nil {
 		dst = dst[:n]
@@ -190,8 +190,8 @@ func (g *Gateway) perform(ctx context.Context, modern bool, c call, err error, m
 }
 
 // forwardTo is forward for a call whose upstream is known.
-func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call, record *CallRecord, m *jsonrpc.Message, dst []byte, send forwardFunc) ([]byte, Outcome, error) {
-	method := string(m.Method)
+func (g *Gateway) forwardTo(ctx context.Context, st *state, c *call, record *CallRecord, dst []byte, send forwardFunc) ([]byte, Outcome, error) {
+	method := string(c.m.Method)
 	if isAudited(method) {
 		if st.opts.Admit != nil {
 			release, err := st.opts.Admit(ctx, c.upstream.name)
@@ -211,11 +211,11 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	login := c.upstream.conf.Load().Login
 	if login != nil {
 		var err error
-		if c.frame, err = g.passLogin(ctx, modern, &c, login); err != nil {
+		if c.frame, err = g.passLogin(ctx, c, login); err != nil {
 			return dst, outcomeOfError(err), err
 		}
 		if c.login {
-			return g.appendLoggedIn(dst, modern, m.ID, c.upstream.name), OutcomeOK, nil
+			return g.appendToolText(dst, c.era, c.m.ID, "You are logged in to "+c.upstream.name+". Its tools are listed now.", false), OutcomeOK, nil
 		}
 	}
 	be, err := c.upstream.acquire(ctx)
@@ -225,10 +225,10 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	defer be.release()
 	c.upstream.begin()
 	defer c.upstream.end()
-	s := g.scope(ctx, be, modern)
+	s := g.scope(ctx, be, c.era)
 	s.bare = c.bare && method == mcp.MethodResourcesRead
 	frame := c.frame
-	if _, has := m.Param("requestState"); has && modern {
+	if _, has := c.m.Param("requestState"); has && c.era == bridge.EraModern {
 		if frame, err = s.openState(frame); err != nil {
 			return dst, OutcomeDenied, err
 		}
@@ -239,7 +239,7 @@ func (g *Gateway) forwardTo(ctx context.Context, st *state, modern bool, c call,
 	if observe := st.opts.Observe; observe == nil {
 		response, err = send(ctx, &s, frame)
 	} else {
-		response, err = observe.observeUpstream(ctx, &s, string(m.Method), frame, n, send)
+		response, err = observe.observeUpstream(ctx, &s, method, frame, n, send)
 	}
 	if login != nil {
 		if required := g.afterLogin(ctx, c.upstream, frame, response[min(n, len(response)):], err); required != nil {
@@ -272,7 +272,8 @@ func outcomeOfError(err error) Outcome {
 }
 
 // newRecord returns the record of a call that begins now.
-func newRecord(ctx context.Context, m *jsonrpc.Message, c call) *CallRecord {
+func newRecord(ctx context.Context, c *call) *CallRecord {
+	m := c.m
 	r := &CallRecord{Context: ctx, Start: time.Now()}
 	r.Method, r.Kind, r.Name = string(m.Method), c.kind, c.own
 	if c.upstream != nil {
@@ -393,7 +394,7 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 		ctx = withApps(ctx, era.Lookup(meta, mcp.MetaClientCapabilities))
 	}
 	if kind, ok := kindOfList(method); ok {
-		response, err := g.answerList(ctx, true, kind, m, dst)
+		response, err := g.answerList(ctx, bridge.EraModern, kind, m, dst)
 		if err != nil {
 			return answerError(ctx, response, m.ID, err)
 		}
@@ -405,7 +406,7 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 	case mcp.MethodSubscriptionsListen:
 		return p.listen(ctx, o, frame, m, out, dst)
 	}
-	response, ok, err := g.forward(ctx, true, frame, m, dst, func(ctx context.Context, s *scope, frame []byte) ([]byte, error) {
+	response, ok, err := g.forward(ctx, bridge.EraModern, frame, m, dst, func(ctx context.Context, s *scope, frame []byte) ([]byte, error) {
 		var box rpc.Sender
 		if out != nil {
 			box = scopeSender{s, out, o}
@@ -416,7 +417,7 @@ func (p *statelessPeer) request(ctx context.Context, o *bridge.Origin, frame []b
 		err = jsonrpc.MethodNotFound(method)
 	}
 	if e, ok := errors.AsType[*loginError](err); ok {
-		return g.answerLogin(dst, true, showsPages(m), m, e)
+		return g.answerLogin(dst, bridge.EraModern, showsPages(m), m, e)
 	}
 	if err != nil {
 		return answerError(ctx, dst, m.ID, err)

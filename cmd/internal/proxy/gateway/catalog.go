@@ -100,8 +100,9 @@ var seed = maphash.MakeSeed()
 // A catalog reads and holds what a server offers to clients of one era. Its methods may be called
 // by many goroutines at once.
 type catalog struct {
-	be     *backend
-	modern bool
+	be *backend
+	// era is that of the clients.
+	era bridge.Era
 	// apps says that it is for clients with MCP Apps.
 	apps   bool
 	ctx    context.Context
@@ -137,8 +138,8 @@ type catalog struct {
 	closed  bool
 }
 
-func newCatalog(be *backend, modern, apps bool) *catalog {
-	c := &catalog{be: be, modern: modern, apps: apps}
+func newCatalog(be *backend, clientEra bridge.Era, apps bool) *catalog {
+	c := &catalog{be: be, era: clientEra, apps: apps}
 	// The gateway's own requests act for the principal of the backend, or for nobody.
 	c.ctx, c.cancel = context.WithCancel(bridge.Uncounted(be.base))
 	c.idle = time.AfterFunc(be.u.idleTimeout(), c.rest)
@@ -414,7 +415,7 @@ func (c *catalog) clientProfile() *era.ClientProfile {
 
 // open begins or continues the conversation with the server, and reads its profile.
 func (c *catalog) open(ctx context.Context, snap *snapshot) (ask askFunc, err error) {
-	if c.modern {
+	if c.era == bridge.EraModern {
 		return c.openModern(ctx, snap)
 	}
 	return c.openLegacy(ctx, snap)
@@ -623,7 +624,7 @@ func (c *catalog) pin(list *itemList, kind Kind, name string, definition []byte)
 		return false
 	}
 	which := 0
-	if c.modern {
+	if c.era == bridge.EraModern {
 		which++
 	}
 	if c.apps {

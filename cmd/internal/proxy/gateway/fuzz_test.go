@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 )
 
@@ -39,7 +40,7 @@ func FuzzRewrite(f *testing.F) {
 		if jsonrpc.Parse(text, m, 0) != nil {
 			return
 		}
-		s := g.scope(t.Context(), be, true)
+		s := g.scope(t.Context(), be, bridge.EraModern)
 		for _, method := range []string{"tools/call", "tasks/get", "resources/read"} {
 			out := s.response(method, text)
 			if err := jsonwire.Valid(out, 0); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -35,11 +36,11 @@ func kindOfList(method string) (Kind, bool) {
 }
 
 // answerList appends the response to a request for a list.
-func (g *Gateway) answerList(ctx context.Context, modern bool, kind Kind, m *jsonrpc.Message, dst []byte) ([]byte, error) {
-	w := g.fresh(ctx, modern, nil, g.state.Load().opts.CatalogTTL, false)
+func (g *Gateway) answerList(ctx context.Context, clientEra bridge.Era, kind Kind, m *jsonrpc.Message, dst []byte) ([]byte, error) {
+	w := g.fresh(ctx, clientEra, nil, false)
 	view := w.st.view(ctx)
 	list := w.list(kind, view)
-	first, err := g.pageStart(ctx, modern, kind, w, list, m)
+	first, err := g.pageStart(ctx, clientEra, kind, w, list, m)
 	if err != nil {
 		return dst, err
 	}
@@ -62,13 +63,13 @@ func (g *Gateway) answerList(ctx context.Context, modern bool, kind Kind, m *jso
 		dst = append(dst, `,"nextCursor":"`...)
 		plain := binary.AppendUvarint(nil, uint64(next))
 		plain = append(append(append(plain, w.st.upstreams[last.upstream].name...), 0), last.own...)
-		if dst, _, err = g.ring.Seal(dst, purposeCursor, plain, cursorData(ctx, modern, kind)); err != nil {
+		if dst, _, err = g.ring.Seal(dst, purposeCursor, plain, cursorData(ctx, clientEra, kind)); err != nil {
 			return dst, err
 		}
 		dst = append(dst, '"')
 	}
 	stale := w.staleNames(view)
-	if modern {
+	if clientEra == bridge.EraModern {
 		ttl := list.ttl
 		if stale != nil {
 			ttl = 0
@@ -130,9 +131,9 @@ const (
 )
 
 // cursorData returns what a cursor is valid for.
-func cursorData(ctx context.Context, modern bool, kind Kind) []byte {
+func cursorData(ctx context.Context, clientEra bridge.Era, kind Kind) []byte {
 	data := []byte{byte(kind), 0}
-	if modern {
+	if clientEra == bridge.EraModern {
 		data[1] = 1
 	}
 	return append(data, principalID(ctx)...)
@@ -146,7 +147,7 @@ var errCursor = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cu
 
 // pageStart returns the index of the first item of the page that a request is for: after the item
 // that its cursor names, or at the index in the cursor if that item is gone.
-func (g *Gateway) pageStart(ctx context.Context, modern bool, kind Kind, w *world, list *visibleList, m *jsonrpc.Message) (int, error) {
+func (g *Gateway) pageStart(ctx context.Context, clientEra bridge.Era, kind Kind, w *world, list *visibleList, m *jsonrpc.Message) (int, error) {
 	text, ok := m.Param("cursor")
 	if !ok || string(text) == "null" {
 		return 0, nil
@@ -155,7 +156,7 @@ func (g *Gateway) pageStart(ctx context.Context, modern bool, kind Kind, w *worl
 	if !ok {
 		return 0, errCursor
 	}
-	plain, _, err := g.ring.Open(cursor, maxCursor, purposeCursor, cursorData(ctx, modern, kind))
+	plain, _, err := g.ring.Open(cursor, maxCursor, purposeCursor, cursorData(ctx, clientEra, kind))
 	if err != nil {
 		return 0, errCursor
 	}
@@ -241,15 +242,15 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 const maxHandshakeWait = 10 * time.Second
 
 // handshakeWorld returns the world for a handshake.
-func (g *Gateway) handshakeWorld(ctx context.Context, modern bool) *world {
+func (g *Gateway) handshakeWorld(ctx context.Context, clientEra bridge.Era) *world {
 	ctx, cancel := context.WithTimeout(ctx, maxHandshakeWait)
 	defer cancel()
-	return g.fresh(ctx, modern, nil, g.state.Load().opts.CatalogTTL, false)
+	return g.fresh(ctx, clientEra, nil, false)
 }
 
 // answerDiscover appends the response to server/discover.
 func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []byte) []byte {
-	w := g.handshakeWorld(ctx, true)
+	w := g.handshakeWorld(ctx, bridge.EraModern)
 	view := w.st.view(ctx)
 	f := era.Of(mcp.LatestRevision)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"supportedVersions":`...)
@@ -266,7 +267,7 @@ func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []
 
 // answerInitialize appends the response to initialize, and returns the negotiated revision.
 func (g *Gateway) answerInitialize(ctx context.Context, m *jsonrpc.Message, dst []byte) ([]byte, mcp.Revision) {
-	w := g.handshakeWorld(ctx, false)
+	w := g.handshakeWorld(ctx, bridge.EraLegacy)
 	view := w.st.view(ctx)
 	version, _ := m.Param("protocolVersion")
 	name, _ := jsonrpc.ID(version).Text()

@@ -132,9 +132,9 @@ func (e *loginError) message() string {
 
 // passLogin returns the frame of a call to send, or a *loginError if the caller must log in first.
 // If the call is the retry of one that was answered so, it waits for the login.
-func (g *Gateway) passLogin(ctx context.Context, modern bool, c *call, login Login) ([]byte, error) {
+func (g *Gateway) passLogin(ctx context.Context, c *call, login Login) ([]byte, error) {
 	frame, id, action := c.frame, "", ""
-	if modern {
+	if c.era == bridge.EraModern {
 		frame, id, action = g.openLogin(ctx, c.upstream, frame)
 	}
 	if action != "" && action != string(mcp.ElicitActionAccept) {
@@ -240,19 +240,14 @@ func (g *Gateway) openLogin(ctx context.Context, u *upstream, frame []byte) (_ [
 	return jsonedit.Splice(frame, params, append(members, '}')), string(plain), action
 }
 
-// appendLoggedIn appends the response to a call of the tool to log in of a caller who has done so.
-func (g *Gateway) appendLoggedIn(dst []byte, modern bool, id jsonrpc.ID, upstream string) []byte {
-	return g.appendToolText(dst, modern, id, "You are logged in to "+upstream+". Its tools are listed now.", false)
-}
-
 // appendToolText appends a result of tools/call.
-func (g *Gateway) appendToolText(dst []byte, modern bool, id jsonrpc.ID, text string, failed bool) []byte {
+func (g *Gateway) appendToolText(dst []byte, clientEra bridge.Era, id jsonrpc.ID, text string, failed bool) []byte {
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), id...), `,"result":{"content":[{"type":"text","text":`...)
 	dst = append(jsonwire.AppendQuote(dst, text), `}]`...)
 	if failed {
 		dst = append(dst, `,"isError":true`...)
 	}
-	if !modern {
+	if clientEra != bridge.EraModern {
 		return append(dst, "}}"...)
 	}
 	return append(g.state.Load().identity.End(dst, era.Of(mcp.LatestRevision)), '}')
@@ -260,19 +255,19 @@ func (g *Gateway) appendToolText(dst []byte, modern bool, id jsonrpc.ID, text st
 
 // answerLogin appends the response to a request whose caller must log in. byURL says that the
 // client can show web pages.
-func (g *Gateway) answerLogin(dst []byte, modern, byURL bool, m *jsonrpc.Message, e *loginError) ([]byte, error) {
+func (g *Gateway) answerLogin(dst []byte, clientEra bridge.Era, byURL bool, m *jsonrpc.Message, e *loginError) ([]byte, error) {
 	method := string(m.Method)
 	_, asTask := m.Param("task")
 	switch {
-	case byURL && modern && !e.final && slices.Contains(roundMethods, method):
+	case byURL && clientEra == bridge.EraModern && !e.final && slices.Contains(roundMethods, method):
 		return g.appendLoginRound(dst, m.ID, e)
-	case byURL && !modern:
+	case byURL && clientEra != bridge.EraModern:
 		required := mcp.URLElicitationRequired(mcp.ElicitRequestParams{Message: e.message(), URL: e.page.URL, ElicitationID: e.page.ID})
 		required.Message = e.Error()
 		return jsonrpc.AppendError(dst, m.ID, required, false), nil
 	case method == mcp.MethodToolsCall && !asTask:
 		// Models see results, and not errors.
-		return g.appendToolText(dst, modern, m.ID, e.Error(), true), nil
+		return g.appendToolText(dst, clientEra, m.ID, e.Error(), true), nil
 	}
 	data := append(jsonwire.AppendQuote([]byte(`{"reason":"login required","url":`), e.page.URL), '}')
 	return jsonrpc.AppendError(dst, m.ID, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: e.Error(), Data: data}, false), nil

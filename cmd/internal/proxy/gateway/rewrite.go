@@ -12,6 +12,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -64,9 +65,9 @@ func textParam(m *jsonrpc.Message, name string) (string, bool) {
 func quote(s string) string { return strconv.Quote(clip.String(s, 100)) }
 
 // resourceNotFound returns the error of a resource that nobody has.
-func resourceNotFound(modern bool, uri string) *jsonrpc.Error {
+func resourceNotFound(clientEra bridge.Era, uri string) *jsonrpc.Error {
 	code := mcp.CodeResourceNotFound
-	if modern {
+	if clientEra == bridge.EraModern {
 		code = jsonrpc.CodeInvalidParams
 	}
 	return &jsonrpc.Error{Code: code, Message: "resource not found", Data: append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')}
@@ -78,14 +79,14 @@ type scope struct {
 	g         *Gateway
 	be        *backend
 	principal string
-	modern    bool
+	era       bridge.Era
 	ctx       context.Context
 	// bare says that the client has read a resource by the server's own URI, and gets such URIs.
 	bare bool
 }
 
-func (g *Gateway) scope(ctx context.Context, be *backend, modern bool) scope {
-	return scope{g: g, be: be, principal: principalID(ctx), modern: modern, ctx: ctx}
+func (g *Gateway) scope(ctx context.Context, be *backend, clientEra bridge.Era) scope {
+	return scope{g: g, be: be, principal: principalID(ctx), era: clientEra, ctx: ctx}
 }
 
 // taskMacLen is the length of the MAC at the beginning of a task id.
@@ -187,13 +188,13 @@ func (s *scope) response(method string, frame []byte) []byte {
 		frame = replaceText(frame, s.exposedTask, "result", "task", "taskId")
 		frame = replaceText(frame, s.exposedTask, append([]string{"result"}, relatedTask...)...)
 	}
-	if s.modern && bytes.Contains(frame, []byte(`"requestState"`)) {
+	if s.era == bridge.EraModern && bytes.Contains(frame, []byte(`"requestState"`)) {
 		frame = s.sealState(frame)
 	}
 	if hasURIs(frame) && !s.bare {
 		frame = s.exposeURIs(frame, "result")
 	}
-	if !s.modern && bytes.Contains(frame, []byte(`"elicitations"`)) {
+	if s.era != bridge.EraModern && bytes.Contains(frame, []byte(`"elicitations"`)) {
 		if at := jsonedit.Locate(frame, "error", "data", "elicitations"); at.Found() && frame[at.Start] == '[' {
 			frame = jsonedit.Splice(frame, at, era.RewriteArray(nil, at.Of(frame), func(one []byte) []byte { return s.labelElicitation(one, "message") }))
 		}

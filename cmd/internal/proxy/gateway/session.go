@@ -211,7 +211,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 		return dst, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: send initialize first")
 	}
 	if kind, ok := kindOfList(method); ok {
-		return s.g.answerList(ctx, false, kind, m, dst)
+		return s.g.answerList(ctx, bridge.EraLegacy, kind, m, dst)
 	}
 	switch method {
 	case mcp.MethodSetLevel:
@@ -219,7 +219,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 	case mcp.MethodTasksList:
 		return s.listTasks(ctx, o, m, out, dst)
 	}
-	response, ok, err := s.g.forward(ctx, false, frame, m, dst, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
+	response, ok, err := s.g.forward(ctx, bridge.EraLegacy, frame, m, dst, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, m, out, dst)
 	})
 	if !ok {
@@ -230,7 +230,7 @@ func (s *session) request(ctx context.Context, o *bridge.Origin, frame []byte, m
 		if byURL {
 			s.announceLogin(e.page)
 		}
-		return s.g.answerLogin(dst, false, byURL, m, e)
+		return s.g.answerLogin(dst, bridge.EraLegacy, byURL, m, e)
 	}
 	if err != nil {
 		return dst, err
@@ -335,7 +335,7 @@ func (s *session) initialize(ctx context.Context, o *bridge.Origin, m *jsonrpc.M
 	}
 	s.params, s.origin, s.revision, s.capabilities = params, o, revision, slices.Clone(capabilities)
 	if !s.closed {
-		s.watcher = s.g.announcer.add(withApps(s.ctx, capabilities), false, allKinds, func(notification string) {
+		s.watcher = s.g.announcer.add(withApps(s.ctx, capabilities), bridge.EraLegacy, allKinds, func(notification string) {
 			s.send(jsonrpc.AppendNotification(nil, notification, nil), bridge.Provenance{})
 		})
 	}
@@ -356,7 +356,7 @@ func (s *session) open(ctx context.Context, be *backend) (*upstreamSession, erro
 		us = nil
 	}
 	if us == nil {
-		us = &upstreamSession{s: s, be: be, ready: make(chan struct{}), scope: s.g.scope(s.ctx, be, false)}
+		us = &upstreamSession{s: s, be: be, ready: make(chan struct{}), scope: s.g.scope(s.ctx, be, bridge.EraLegacy)}
 		sparse.Set(&s.upstreams, be.u, us)
 		if !s.g.spawn(us.handshake) {
 			sparse.Delete(&s.upstreams, be.u)

@@ -351,20 +351,20 @@ func TestLabeledElicitations(t *testing.T) {
 	defer be.release()
 	const request = `{"jsonrpc":"2.0","id":1,"method":`
 	for _, tt := range []struct {
-		modern   bool
+		era      bridge.Era
 		in, want string
 	}{
-		{false, request + `"elicitation/create","params":{"message":"a"}}`, `"message":"up: a"`},
-		{false, request + `"sampling/createMessage","params":{"message":"a"}}`, `"message":"a"`},
-		{false, `{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"a","data":{"elicitations":[{"mode":"url","message":"b"},7,{"message":"c"}]}}}`, `"message":"a","data":{"elicitations":[{"mode":"url","message":"up: b"},7,{"message":"up: c"}]}`},
-		{true, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":{"k\"1":{"method":"elicitation/create","params":{"message":"a"}},"k2":{"method":"roots/list","params":{"message":"b"}},"k3":{"method":"elicitation/create"},"k4":7}}}`,
+		{bridge.EraLegacy, request + `"elicitation/create","params":{"message":"a"}}`, `"message":"up: a"`},
+		{bridge.EraLegacy, request + `"sampling/createMessage","params":{"message":"a"}}`, `"message":"a"`},
+		{bridge.EraLegacy, `{"jsonrpc":"2.0","id":1,"error":{"code":-32042,"message":"a","data":{"elicitations":[{"mode":"url","message":"b"},7,{"message":"c"}]}}}`, `"message":"a","data":{"elicitations":[{"mode":"url","message":"up: b"},7,{"message":"up: c"}]}`},
+		{bridge.EraModern, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":{"k\"1":{"method":"elicitation/create","params":{"message":"a"}},"k2":{"method":"roots/list","params":{"message":"b"}},"k3":{"method":"elicitation/create"},"k4":7}}}`,
 			`"k\"1":{"method":"elicitation/create","params":{"message":"up: a"}},"k2":{"method":"roots/list","params":{"message":"b"}},"k3":{"method":"elicitation/create"},"k4":7`},
-		{true, `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"x","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"a"}}}}}`, `"params":{"message":"up: a"}`},
-		{true, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":7,"message":"a"}}`, `"inputRequests":7,"message":"a"`},
+		{bridge.EraModern, `{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"x","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"a"}}}}}`, `"params":{"message":"up: a"}`},
+		{bridge.EraModern, `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":7,"message":"a"}}`, `"inputRequests":7,"message":"a"`},
 	} {
 		m := new(jsonrpc.Message)
 		must(jsonrpc.Parse([]byte(tt.in), m, 0))
-		s := g.scope(t.Context(), be, tt.modern)
+		s := g.scope(t.Context(), be, tt.era)
 		got := ""
 		if len(m.Method) > 0 {
 			got = string(s.message([]byte(tt.in), m))

@@ -89,20 +89,17 @@ func (c *catalog) addStatus(s *UpstreamStatus, b bridge.Status) {
 		cs.Hidden += snap.lists[i].hidden
 	}
 	g := c.be.u.g
-	w := g.world(c.be.base, c.modern)
+	w := g.world(c.be.base, c.era)
 	if i := slices.Index(w.st.upstreams, c.be.u); i >= 0 {
 		cs.Duplicates = w.duplicates[i]
 	}
 	if s.Catalogs == nil {
 		s.Catalogs = map[string]CatalogStatus{}
 	}
-	e := bridge.EraLegacy
-	if c.modern {
-		e = bridge.EraModern
-	}
-	s.Catalogs[e.String()] = cs
+	s.Catalogs[c.era.String()] = cs
 	s.Server, s.Version = snap.profile.Info.Name, snap.profile.Info.Version
-	if c.modern && b.Modern || !c.modern && b.Legacy { // otherwise it is the bridge's own
+	// Otherwise it is the bridge's own.
+	if c.era == bridge.EraModern && b.Modern || c.era == bridge.EraLegacy && b.Legacy {
 		s.Revision = snap.revision
 	}
 }

@@ -100,7 +100,7 @@ func (p *statelessPeer) listen(ctx context.Context, o *bridge.Origin, frame []by
 		return answerError(ctx, dst, m.ID, refusal)
 	}
 	// Watch before the acknowledgment, so that no change is missed after it.
-	w := g.announcer.add(ctx, true, notifications, func(n string) {
+	w := g.announcer.add(ctx, bridge.EraModern, notifications, func(n string) {
 		sub.send(jsonrpc.AppendNotification(nil, n, append(sub.appendMeta([]byte(`{`)), '}')), bridge.Provenance{})
 	})
 	defer g.announcer.remove(w)
@@ -165,11 +165,11 @@ func (sub *subscription) parts(filter []byte, m *jsonrpc.Message) ([]*part, erro
 				t.kind = KindTool
 				t.upstream, t.own = g.ownTask(sub.ctx, text)
 			} else {
-				t, _ = g.findResource(sub.ctx, true, KindResource, text)
+				t, _ = g.findResource(sub.ctx, bridge.EraModern, KindResource, text)
 			}
 			var record *CallRecord
 			if audit != nil {
-				record = newRecord(sub.ctx, m, call{target: t})
+				record = newRecord(sub.ctx, &call{target: t, m: m})
 			}
 			if t.upstream == nil {
 				if record != nil {
@@ -303,7 +303,7 @@ func (p *part) run(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 		return
 	}
 	defer be.release()
-	p.scope = p.sub.g.scope(ctx, be, true)
+	p.scope = p.sub.g.scope(ctx, be, bridge.EraModern)
 	own := jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "notifications"), p.filter())
 	response, err := be.stateless.Request(be.callerContext(ctx), own, m, p, nil)
 	if err == nil {

@@ -104,7 +104,7 @@ func (g *Gateway) ownsTask(ctx context.Context, t OwnedTask) (bool, error) {
 
 // ownTasks remembers the task in the response to a call of a legacy client.
 func (s *scope) ownTasks(frame []byte) {
-	if s.modern || s.principal == "" {
+	if s.era == bridge.EraModern || s.principal == "" {
 		return
 	}
 	id := era.LookupString(frame, "result", "task", "taskId")
@@ -138,7 +138,7 @@ func (w *world) listsTasks(upstream int) bool {
 // listTasks answers tasks/list with the tasks of one upstream after the other. Its cursor names the
 // upstream and has the server's own cursor. An upstream that fails is left out.
 func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	w := s.g.world(ctx, false)
+	w := s.g.world(ctx, bridge.EraLegacy)
 	view := w.st.view(ctx)
 	listing := slices.DeleteFunc(slices.Clone(w.st.upstreams), func(u *upstream) bool {
 		i := slices.Index(w.st.upstreams, u)
@@ -170,7 +170,7 @@ func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Me
 	result = append(result, ']')
 	if at < len(listing) {
 		plain := append(append([]byte(listing[at].name), 0), cursor...)
-		if result, _, err = s.g.ring.Seal(append(result, `,"nextCursor":"`...), purposeCursor, plain, cursorData(ctx, false, numKinds)); err != nil {
+		if result, _, err = s.g.ring.Seal(append(result, `,"nextCursor":"`...), purposeCursor, plain, cursorData(ctx, bridge.EraLegacy, numKinds)); err != nil {
 			return dst, err
 		}
 		result = append(result, '"')
@@ -190,7 +190,7 @@ func (s *session) taskCursor(ctx context.Context, m *jsonrpc.Message, listing []
 		return 0, nil, nil
 	}
 	sealed, _ := jsonrpc.ID(text).Text()
-	plain, _, err := s.g.ring.Open(sealed, maxCursor, purposeCursor, cursorData(ctx, false, numKinds))
+	plain, _, err := s.g.ring.Open(sealed, maxCursor, purposeCursor, cursorData(ctx, bridge.EraLegacy, numKinds))
 	if err != nil {
 		return 0, nil, errCursor
 	}
@@ -219,12 +219,12 @@ func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, c
 	if cursor != nil {
 		params = append(append([]byte(`{"cursor":`), cursor...), '}')
 	}
-	c := call{target: target{upstream: u, kind: KindTool}, frame: jsonrpc.AppendRequest(nil, m.ID, mcp.MethodTasksList, params)}
 	own := new(jsonrpc.Message)
+	c := &call{target: target{upstream: u, kind: KindTool}, era: bridge.EraLegacy, m: own, frame: jsonrpc.AppendRequest(nil, m.ID, mcp.MethodTasksList, params)}
 	if err := jsonrpc.Parse(c.frame, own, 0); err != nil {
 		return page, err
 	}
-	response, err := s.g.perform(ctx, false, c, nil, own, nil, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
+	response, err := s.g.perform(ctx, c, nil, nil, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, own, out, nil)
 	})
 	if err != nil {

@@ -232,7 +232,7 @@ func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error)
 	be := &backend{u: u, principal: key, base: base, created: time.Now(), bridge: b, relay: b.Relay(), done: make(chan struct{})}
 	be.stateless = be.relay.Stateless()
 	for i := range be.catalogs {
-		be.catalogs[i] = newCatalog(be, i%2 == 1, i < 2)
+		be.catalogs[i] = newCatalog(be, bridge.EraLegacy+bridge.Era(i%2), i < 2)
 	}
 	be.idle = time.AfterFunc(u.idleTimeout(), be.expire)
 	be.idle.Stop()
@@ -280,9 +280,9 @@ func (be *backend) close() {
 }
 
 // catalog returns the catalog for the client of the caller.
-func (be *backend) catalog(ctx context.Context, modern bool) *catalog {
+func (be *backend) catalog(ctx context.Context, clientEra bridge.Era) *catalog {
 	i := 0
-	if modern {
+	if clientEra == bridge.EraModern {
 		i = 1
 	}
 	if snap, _ := be.catalogs[i].current(); snap != nil && snap.apps && !showsApps(ctx) {

@@ -10,6 +10,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 )
 
 // noScheme is the scheme of the gateway's URIs for those of a server that have none.
@@ -118,22 +119,22 @@ func (w *world) ownerOfURI(view View, kind Kind, uri string) *upstream {
 
 // findResource returns the target of a URI, or of a URI template, that the caller may use. Clients
 // may have a server's own URI from a text, which the gateway does not change.
-func (g *Gateway) findResource(ctx context.Context, modern bool, kind Kind, uri string) (target, error) {
-	w := g.world(ctx, modern)
+func (g *Gateway) findResource(ctx context.Context, clientEra bridge.Era, kind Kind, uri string) (target, error) {
+	w := g.world(ctx, clientEra)
 	view := w.st.view(ctx)
 	if u, own := w.st.ownURI(uri); u != nil {
 		if (view == nil || view.Allows(kind, u.name, own)) && !w.hidesURI(u, kind, own) {
 			return target{upstream: u, kind: kind, own: own}, nil
 		}
-		return target{}, resourceNotFound(modern, uri)
+		return target{}, resourceNotFound(clientEra, uri)
 	}
 	u := w.ownerOfURI(view, kind, uri)
 	if u == nil && w.owners[schemeOf(uri)] == nil {
-		w = g.fresh(ctx, modern, nil, unknownAge, true)
+		w = g.fresh(ctx, clientEra, nil, true)
 		u = w.ownerOfURI(w.st.view(ctx), kind, uri)
 	}
 	if u == nil || w.hidesURI(u, kind, uri) {
-		return target{}, resourceNotFound(modern, uri)
+		return target{}, resourceNotFound(clientEra, uri)
 	}
 	return target{upstream: u, kind: kind, own: uri, bare: true}, nil
 }

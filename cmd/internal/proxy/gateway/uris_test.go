@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -169,14 +170,17 @@ func checkApp(t *testing.T, c *client.Client, srv *server.Server, up string) {
 // the only server that may have it, and that its meaning does not change when another upstream
 // joins, wherever that is in the configuration.
 func TestOwnURIs(t *testing.T) {
-	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
+	for _, tt := range []struct {
+		era      bridge.Era
+		revision mcp.Revision
+	}{{bridge.EraLegacy, mcp.LatestLegacyRevision}, {bridge.EraModern, mcp.LatestRevision}} {
 		synctest.Test(t, func(t *testing.T) {
 			first := appServer("a", false)
 			a, b := streamUpstream("a", first), streamUpstream("B", appServer("b", false))
 			a.Fingerprint, b.Fingerprint = "a", "b"
 			g := newGateway(t, &Options{Upstreams: []Upstream{a}})
 			defer g.Close()
-			c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{revision}})
+			c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{tt.revision}})
 			defer c.Close()
 			check := func(want map[string]string) {
 				t.Helper()
@@ -213,7 +217,7 @@ func TestOwnURIs(t *testing.T) {
 				if err := g.Apply(&Options{Upstreams: order}); err != nil {
 					t.Fatal(err)
 				}
-				g.fresh(t.Context(), revision.Modern(), nil, time.Minute, true)
+				g.fresh(t.Context(), tt.era, nil, true)
 				check(map[string]string{
 					"ui://a+app/chart.html": "page of a", "data:a+7": "a7", "ui://B+app/chart.html": "page of b", "ui://b+app/chart.html": "page of b",
 					"ui://app/chart.html": "none", "data:7": "none", "ui://c+app/chart.html": "none",

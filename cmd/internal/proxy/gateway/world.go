@@ -12,6 +12,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 )
@@ -107,8 +108,9 @@ func (c *worldCache) logNamesLocked(w *world) {
 }
 
 type worldKey struct {
-	modern, apps bool
-	principal    string
+	era       bridge.Era
+	apps      bool
+	principal string
 }
 
 // Limits of the caches. A full cache is emptied.
@@ -118,9 +120,9 @@ const (
 )
 
 // world returns the current world of the caller.
-func (g *Gateway) world(ctx context.Context, modern bool) *world {
+func (g *Gateway) world(ctx context.Context, clientEra bridge.Era) *world {
 	st := g.state.Load()
-	key := worldKey{modern: modern, apps: showsApps(ctx)}
+	key := worldKey{era: clientEra, apps: showsApps(ctx)}
 	if slices.ContainsFunc(st.upstreams, func(u *upstream) bool { return u.conf.Load().PerPrincipal }) {
 		key.principal = credentialID(ctx)
 	}
@@ -131,7 +133,7 @@ func (g *Gateway) world(ctx context.Context, modern bool) *world {
 	if w != nil && w.generation == generation {
 		return w
 	}
-	w = newWorld(st, ctx, modern, generation)
+	w = newWorld(st, ctx, clientEra, generation)
 	g.worlds.mu.Lock()
 	defer g.worlds.mu.Unlock()
 	g.worlds.logNamesLocked(w)
@@ -143,10 +145,15 @@ func (g *Gateway) world(ctx context.Context, modern bool) *world {
 }
 
 // fresh is world, but waits for the catalogs that are missing or have changed, up to
-// Options.ListWait. It has those that are older than maxAge read again, and waits for them if
-// strict is set. If only is not nil, it does so for this upstream.
-func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge time.Duration, strict bool) *world {
+// Options.ListWait. It has those that are older than Options.CatalogTTL read again. With strict, it
+// does so for those that are older than unknownAge, and waits for them. If only is not nil, it does
+// so for this upstream.
+func (g *Gateway) fresh(ctx context.Context, clientEra bridge.Era, only *upstream, strict bool) *world {
 	st := g.state.Load()
+	maxAge := st.opts.CatalogTTL
+	if strict {
+		maxAge = unknownAge
+	}
 	type read struct {
 		catalog *catalog
 		done    <-chan struct{}
@@ -165,7 +172,7 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 			if err != nil {
 				continue
 			}
-			c := be.catalog(ctx, modern)
+			c := be.catalog(ctx, clientEra)
 			if done, began := c.want(maxAge, strict); done != nil && be.bridge.Down() {
 				c.tooSlow()
 			} else if done != nil {
@@ -191,10 +198,10 @@ func (g *Gateway) fresh(ctx context.Context, modern bool, only *upstream, maxAge
 			break
 		}
 	}
-	return g.world(ctx, modern)
+	return g.world(ctx, clientEra)
 }
 
-func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *world {
+func newWorld(st *state, ctx context.Context, clientEra bridge.Era, generation uint64) *world {
 	n := len(st.upstreams)
 	w := &world{
 		st: st, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), mustLogIn: make([]bool, n), duplicates: make([]int, n),
@@ -206,7 +213,7 @@ func newWorld(st *state, ctx context.Context, modern bool, generation uint64) *w
 	for i, u := range st.upstreams {
 		w.mustLogIn[i] = u.mustLogIn(ctx)
 		if be := u.peek(u.keyOf(ctx)); be != nil {
-			w.snaps[i], w.stale[i] = be.catalog(ctx, modern).current()
+			w.snaps[i], w.stale[i] = be.catalog(ctx, clientEra).current()
 		}
 		if w.snaps[i] == nil {
 			continue
@@ -355,8 +362,8 @@ type target struct {
 }
 
 // find returns the target of a tool or prompt that the caller may use.
-func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string) (target, error) {
-	w := g.world(ctx, modern)
+func (g *Gateway) find(ctx context.Context, clientEra bridge.Era, kind Kind, name string) (target, error) {
+	w := g.world(ctx, clientEra)
 	st := w.st
 	view := st.view(ctx)
 	for again := true; ; again = false {
@@ -384,7 +391,7 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 		}
 		if w.snaps[i] == nil && !u.conf.Load().RequirePin && (view == nil || view.Allows(kind, u.name, own)) {
 			// Its catalog is missing, so the server itself knows.
-			u.wantCatalog(ctx, modern)
+			u.wantCatalog(ctx, clientEra)
 			return target{upstream: u, kind: kind, own: own}, nil
 		}
 		if !again {
@@ -393,7 +400,7 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 			}
 			break
 		}
-		w = g.fresh(ctx, modern, u, unknownAge, true)
+		w = g.fresh(ctx, clientEra, u, true)
 		st = w.st
 	}
 	message := "unknown " + kind.String() + " " + quote(name)
@@ -407,9 +414,9 @@ func (g *Gateway) find(ctx context.Context, modern bool, kind Kind, name string)
 const unknownAge = 5 * time.Second
 
 // wantCatalog has the catalog read, without waiting for it.
-func (u *upstream) wantCatalog(ctx context.Context, modern bool) {
+func (u *upstream) wantCatalog(ctx context.Context, clientEra bridge.Era) {
 	if be, err := u.acquire(ctx); err == nil {
-		be.catalog(ctx, modern).want(time.Hour, false)
+		be.catalog(ctx, clientEra).want(time.Hour, false)
 		be.release()
 	}
 }
