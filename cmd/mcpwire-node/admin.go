@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"mcpwire/cluster"
 	"mcpwire/health"
@@ -22,7 +21,7 @@ import (
 	"mcpwire/streamable"
 )
 
-// metrics are what /metrics of the admin port shows, and the spans.
+// metrics are what /metrics of the admin port shows.
 type metrics struct {
 	telemetry *mcpotel.Telemetry
 	registry  *prometheus.Registry
@@ -30,25 +29,21 @@ type metrics struct {
 	handler   http.Handler
 }
 
-// newMetrics returns metrics that also export spans to traces, which may be nil.
-func newMetrics(traces *sdktrace.TracerProvider) (*metrics, error) {
+func newMetrics() (*metrics, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	o := &mcpotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Transport: "tcp", Attributes: upstreamAttribute}
-	if traces != nil {
-		o.TracerProvider = traces
-	}
+	telemetry := mcpotel.New(&mcpotel.Options{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), Transport: "tcp"})
 	appends := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "mcpwire_cluster_append_seconds", Help: "Duration of appending an event to the log of the cluster.",
 		Buckets: []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2},
 	}, []string{"error_type"})
 	registry.MustRegister(appends)
 	return &metrics{
-		telemetry: mcpotel.New(o), registry: registry, appends: appends,
+		telemetry: telemetry, registry: registry, appends: appends,
 		handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}),
 	}, nil
 }

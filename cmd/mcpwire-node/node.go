@@ -43,14 +43,7 @@ func (f *nodeFlags) newLogger(w io.Writer) *slog.Logger {
 // serve runs the node until ctx ends. It returns an error if something was cut off.
 func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 	log := f.newLogger(stderr)
-	traces, err := openTraces(ctx, f.name)
-	if err != nil {
-		return err
-	}
-	if traces != nil {
-		defer closeTraces(traces, log)
-	}
-	m, err := newMetrics(traces)
+	m, err := newMetrics()
 	if err != nil {
 		return err
 	}

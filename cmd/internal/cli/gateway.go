@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -220,7 +221,7 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 	c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
 	if p.openTraces(); p.traces != nil {
 		defer p.closeTraces()
-		c.options.Observe = p.traces.Observe
+		c.options.Observe = p.observe()
 	}
 	if p.gateway, err = gateway.New(&c.options); err != nil {
 		return configurationError(path, err)
@@ -268,18 +269,19 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 const tracesTimeout = 3 * time.Second
 
 // openTraces begins to export spans, if the variables OTEL_… say so. Invalid ones are not an error:
-// hosts that set them for themselves start the gateway with them. A node has its own spans.
+// hosts that set them for themselves start the gateway with them.
 func (p *gatewayProcess) openTraces() {
-	if p.node != nil {
-		return
-	}
 	transport := "tcp"
 	if kind, _, ok := gatewayconfig.SocketAddress(p.address); ok {
 		transport = kind
 	} else if p.address == "stdio" {
 		transport = "pipe"
 	}
-	t, err := traces.New(&traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: Version, Transport: transport, Logger: p.log})
+	o := &traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: Version, Transport: transport, Logger: p.log}
+	if p.node != nil {
+		o.Service, o.Instance = "mcpwire-node", p.node.Name
+	}
+	t, err := traces.New(o)
 	switch {
 	case err != nil:
 		p.log.Warn("spans are not exported", "error", err)
@@ -294,6 +296,32 @@ func (p *gatewayProcess) closeTraces() {
 	ctx, cancel := context.WithTimeout(context.Background(), tracesTimeout)
 	defer cancel()
 	p.traces.Close(ctx)
+}
+
+// observe returns what observes the requests: the function of the node, and within it the spans. It
+// may be nil.
+func (p *gatewayProcess) observe() gateway.ObserveFunc {
+	var outer gateway.ObserveFunc
+	if p.node != nil {
+		outer = p.node.Observe
+	}
+	switch {
+	case p.traces == nil:
+		return outer
+	case outer == nil:
+		return p.traces.Observe
+	}
+	return func(ctx context.Context, op *gateway.Operation, next func(context.Context, json.RawMessage) (json.RawMessage, error)) {
+		outer(ctx, op, func(ctx context.Context, params json.RawMessage) (result json.RawMessage, err error) {
+			inner := *op
+			inner.Params = params
+			p.traces.Observe(ctx, &inner, func(ctx context.Context, params json.RawMessage) (json.RawMessage, error) {
+				result, err = next(ctx, params)
+				return result, err
+			})
+			return result, err
+		})
+	}
 }
 
 // checkAddress returns an error if --listen is invalid, or leads around the authentication of the
@@ -376,11 +404,9 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	if p.recording != nil {
 		c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
 	}
-	switch {
-	case p.node != nil:
-		c.options.Observe, c.options.TaskOwners = p.node.Observe, p.node.TaskOwners
-	case p.traces != nil:
-		c.options.Observe = p.traces.Observe
+	c.options.Observe = p.observe()
+	if p.node != nil {
+		c.options.TaskOwners = p.node.TaskOwners
 	}
 	if c.options.Secrets, err = conf.Secrets(); err != nil {
 		return nil, err

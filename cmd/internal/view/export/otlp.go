@@ -4,19 +4,17 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"io"
 	"strconv"
-	"time"
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/filter"
+	"mcpwire/cmd/internal/trace/otlp"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/traceparent"
 	"mcpwire/jsonrpc"
-	"mcpwire/mcp"
 )
 
 // maxRows limits the rows of the model. Rows further apart are not related.
@@ -25,11 +23,9 @@ const maxRows = 10_000
 // maxSpans limits the spans in one line.
 const maxSpans = 512
 
-// OTLP writes the requests of a capture as spans in OTLP JSON
-// (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding), with one
-// ExportTraceServiceRequest a line, as collectors read from files. Names and attributes follow the
-// MCP conventions (https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/). The spans are those
-// of the server: children of the span that the request names in its metadata, and parents of
+// OTLP writes the requests of a capture as spans of package otlp, with one
+// ExportTraceServiceRequest a line, as collectors read from files. The spans are those of the
+// server: children of the span that the request names in its metadata, and parents of
 // requests that the server sends meanwhile. They do not contain arguments or results.
 func OTLP(w io.Writer, events Events, opts *Options) (Omitted, error) {
 	x := &otlpWriter{w: bufio.NewWriterSize(w, 64<<10), opts: opts.withDefaults(), parents: map[eventKey]string{}}
@@ -70,61 +66,9 @@ type otlpWriter struct {
 	parents map[eventKey]string
 	// server is the server of spans.
 	server  string
-	spans   []span
+	spans   []*otlp.Span
 	omitted Omitted
 }
-
-type (
-	traces struct {
-		Resources []resourceSpans `json:"resourceSpans"`
-	}
-	resourceSpans struct {
-		Resource struct {
-			Attributes []attribute `json:"attributes"`
-		} `json:"resource"`
-		Scopes []scopeSpans `json:"scopeSpans"`
-	}
-	scopeSpans struct {
-		Scope harCreator `json:"scope"`
-		Spans []span     `json:"spans"`
-	}
-	span struct {
-		Trace      string      `json:"traceId"`
-		ID         string      `json:"spanId"`
-		Parent     string      `json:"parentSpanId,omitempty"`
-		Name       string      `json:"name"`
-		Kind       int         `json:"kind"`
-		Start      string      `json:"startTimeUnixNano"`
-		End        string      `json:"endTimeUnixNano"`
-		Attributes []attribute `json:"attributes"`
-		Events     []spanEvent `json:"events,omitempty"`
-		Status     spanStatus  `json:"status"`
-	}
-	spanEvent struct {
-		Time       string      `json:"timeUnixNano"`
-		Name       string      `json:"name"`
-		Attributes []attribute `json:"attributes,omitempty"`
-	}
-	spanStatus struct {
-		Code    int    `json:"code,omitempty"`
-		Message string `json:"message,omitempty"`
-	}
-	attribute struct {
-		Key   string `json:"key"`
-		Value value  `json:"value"`
-	}
-	value struct {
-		String *string `json:"stringValue,omitempty"`
-		Int    *string `json:"intValue,omitempty"`
-	}
-)
-
-// Enum values of OTLP.
-const (
-	kindServer  = 2
-	kindClient  = 3
-	statusError = 2
-)
 
 // scanTraceparent records the traceparent in the metadata of a request.
 func (ow *otlpWriter) scanTraceparent(e *capture.Event, frame *traffic.Frame) filter.Hits {
@@ -132,23 +76,17 @@ func (ow *otlpWriter) scanTraceparent(e *capture.Event, frame *traffic.Frame) fi
 		return 0
 	}
 	m := &frame.Messages[0]
-	if m.Kind != jsonrpc.KindRequest || len(m.Params) == 0 || m.Params[0] != '{' {
+	if m.Kind != jsonrpc.KindRequest {
 		return 0
 	}
-	for p := jsonwire.ObjectMembers(m.Params); p.Next(); {
-		if v := p.Value(); p.KeyIs("_meta") && v[0] == '{' {
-			for q := jsonwire.ObjectMembers(v); q.Next(); {
-				if s := q.Value(); q.KeyIs("traceparent") && len(s) < 100 && s[0] == '"' && len(ow.parents) < 2*maxRows {
-					ow.parents[eventKey{e.Capture, e.N}] = jsonwire.UnquoteString(s[1 : len(s)-1])
-				}
-			}
-		}
+	if v := jsonwire.Lookup(m.Params, "_meta", "traceparent"); len(v) > 0 && len(v) < 100 && len(ow.parents) < 2*maxRows {
+		ow.parents[eventKey{e.Capture, e.N}] = jsonwire.Text(v)
 	}
 	return 0
 }
 
 // addRow adds a span for a request, and spans for the requests inside it.
-func (ow *otlpWriter) addRow(r *trace.Row, parent *span) error {
+func (ow *otlpWriter) addRow(r *trace.Row, parent *otlp.Span) error {
 	if r.Kind != trace.Request {
 		if r.Parent == nil {
 			ow.omitted.Events += uint64(len(r.Events))
@@ -164,29 +102,25 @@ func (ow *otlpWriter) addRow(r *trace.Row, parent *span) error {
 	s := ow.span(r, parent)
 	for _, c := range r.Children {
 		if c.Kind == trace.Progress || c.Kind == trace.Log {
-			s.Events = append(s.Events, spanEvent{Time: nanos(c.At), Name: c.Method, Attributes: []attribute{stringAttribute("mcpwire.excerpt", c.Excerpt)}})
+			s.Events = append(s.Events, otlp.Event{Time: c.At, Name: c.Method, Attributes: []otlp.Attribute{{Key: "mcpwire.excerpt", Value: c.Excerpt}}})
 		}
 	}
 	ow.spans = append(ow.spans, s)
 	for _, c := range r.Children {
-		if err := ow.addRow(c, &s); err != nil {
+		if err := ow.addRow(c, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (ow *otlpWriter) span(r *trace.Row, parent *span) span {
+func (ow *otlpWriter) span(r *trace.Row, parent *otlp.Span) *otlp.Span {
 	id := sha256.Sum256([]byte(r.Capture.ID + "#" + strconv.FormatUint(r.N, 10) + "#" + strconv.FormatUint(r.Seq, 10)))
-	s := span{
-		Trace: hex.EncodeToString(id[:16]), ID: hex.EncodeToString(id[16:24]), Name: r.Method, Kind: kindServer,
-		Start: nanos(r.At), End: nanos(r.At.Add(r.Latency)), Attributes: attributes(r),
-	}
-	if r.Target != "" && (r.Method == mcp.MethodToolsCall || r.Method == mcp.MethodPromptsGet) {
-		s.Name += " " + r.Target
+	s := &otlp.Span{
+		Trace: hex.EncodeToString(id[:16]), ID: hex.EncodeToString(id[16:24]), Kind: otlp.Server, Start: r.At, End: r.At.Add(r.Latency),
 	}
 	if r.Dir == capture.ToClient {
-		s.Kind = kindClient
+		s.Kind = otlp.Client
 	}
 	key := eventKey{r.Capture.ID, r.N}
 	if traceID, up, _, ok := traceparent.Parse(ow.parents[key]); ok {
@@ -195,60 +129,39 @@ func (ow *otlpWriter) span(r *trace.Row, parent *span) span {
 		s.Trace, s.Parent = parent.Trace, parent.ID
 	}
 	delete(ow.parents, key)
-	switch r.Status {
-	case trace.Failed, trace.HTTPFailed, trace.Unanswered:
-		s.Status = spanStatus{statusError, r.Message}
-	case trace.Canceled:
-		s.Status = spanStatus{statusError, "cancelled"}
-	case trace.ToolFailed: // the message is part of the result
-		s.Status = spanStatus{Code: statusError}
-	}
-	return s
-}
-
-func attributes(r *trace.Row) []attribute {
-	list := []attribute{stringAttribute("mcp.method.name", r.Method), stringAttribute("jsonrpc.request.id", requestID(r.ID))}
-	add := func(key, v string) {
-		if v != "" {
-			list = append(list, stringAttribute(key, v))
-		}
-	}
-	add("mcp.protocol.version", r.EffectiveRevision())
-	switch r.Method {
-	case mcp.MethodToolsCall:
-		add("gen_ai.tool.name", r.Target)
-		add("gen_ai.operation.name", "execute_tool")
-	case mcp.MethodPromptsGet:
-		add("gen_ai.prompt.name", r.Target)
-	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		add("mcp.resource.uri", r.Target)
-	}
+	s.Describe(r.Method, r.Target)
+	s.Set("jsonrpc.request.id", requestID(r.ID))
+	s.Set("mcp.protocol.version", r.EffectiveRevision())
 	switch r.Capture.Transport {
 	case "stdio":
-		add("network.transport", "pipe")
+		s.Set("network.transport", "pipe")
 	case "http", "sse":
-		add("network.transport", "tcp")
+		s.Set("network.transport", "tcp")
 	}
+	kind := ""
+	s.Failed = true
 	switch r.Status {
 	case trace.Failed:
-		add("rpc.response.status_code", r.CodeText())
-		add("error.type", r.CodeText())
+		kind, s.Failure = r.CodeText(), r.Message
+		s.Set("rpc.response.status_code", kind)
 	case trace.HTTPFailed:
-		add("error.type", r.CodeText())
-	case trace.ToolFailed:
-		add("error.type", "tool_error")
+		kind, s.Failure = r.CodeText(), r.Message
+	case trace.ToolFailed: // the message is part of the result
+		kind = "tool_error"
 	case trace.Canceled:
-		add("error.type", "cancelled")
+		kind, s.Failure = "cancelled", "cancelled"
 	case trace.Unanswered:
-		add("error.type", "closed")
+		kind, s.Failure = "closed", r.Message
+	default:
+		s.Failed = false
 	}
-	n := strconv.FormatUint(r.N, 10)
-	list = append(list, stringAttribute("mcpwire.capture", r.Capture.ID), attribute{"mcpwire.event", value{Int: &n}})
+	s.Set("error.type", kind)
+	s.Set("mcpwire.capture", r.Capture.ID)
+	s.Attributes = append(s.Attributes, otlp.Attribute{Key: "mcpwire.event", Value: strconv.FormatUint(r.N, 10), Integer: true})
 	if h := r.ClientTime; h > 0 {
-		ns := strconv.FormatInt(int64(h), 10)
-		list = append(list, attribute{"mcpwire.client_wait_ns", value{Int: &ns}})
+		s.Attributes = append(s.Attributes, otlp.Attribute{Key: "mcpwire.client_wait_ns", Value: strconv.FormatInt(int64(h), 10), Integer: true})
 	}
-	return list
+	return s
 }
 
 // requestID returns an id as the conventions require it.
@@ -264,17 +177,8 @@ func (ow *otlpWriter) flush() error {
 	if len(ow.spans) == 0 {
 		return nil
 	}
-	var t traces
-	t.Resources = make([]resourceSpans, 1)
-	t.Resources[0].Resource.Attributes = []attribute{stringAttribute("service.name", ow.server)}
-	t.Resources[0].Scopes = []scopeSpans{{harCreator{ow.opts.Tool, ow.opts.Version}, ow.spans}}
-	enc := json.NewEncoder(ow.w)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(&t)
+	resource := []otlp.Attribute{{Key: "service.name", Value: ow.server}}
+	_, err := ow.w.Write(append(otlp.Append(nil, resource, ow.opts.Tool, ow.opts.Version, ow.spans), '\n'))
 	ow.spans = ow.spans[:0]
 	return err
 }
-
-func stringAttribute(key, v string) attribute { return attribute{key, value{String: &v}} }
-
-func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }

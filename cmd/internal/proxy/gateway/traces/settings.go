@@ -6,8 +6,6 @@ import (
 	"compress/gzip"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"mcpwire/internal/json/jsonwire"
+	"mcpwire/cmd/internal/trace/otlp"
 )
 
 // defaultTimeout limits an attempt to export a batch.
@@ -34,8 +32,8 @@ type settings struct {
 	gzip     bool
 	// roots are the certificates that are trusted; nil means those of the system.
 	roots *x509.CertPool
-	// resource is the JSON text of the attributes of the resource.
-	resource []byte
+	// resource has the attributes of the resource.
+	resource []otlp.Attribute
 }
 
 // settingsOf returns the settings, or nil if the variables name no endpoint or disable the export.
@@ -123,7 +121,7 @@ func pairs(text string) (map[string]string, error) {
 }
 
 // resourceOf returns the attributes of the resource.
-func resourceOf(o *Options) ([]byte, error) {
+func resourceOf(o *Options) (list []otlp.Attribute, err error) {
 	all, err := pairs(o.Getenv("OTEL_RESOURCE_ATTRIBUTES"))
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
@@ -131,11 +129,13 @@ func resourceOf(o *Options) ([]byte, error) {
 	all["service.name"] = cmp.Or(o.Getenv("OTEL_SERVICE_NAME"), all["service.name"], o.Service)
 	all["service.version"] = cmp.Or(all["service.version"], o.Version)
 	all["telemetry.sdk.language"], all["telemetry.sdk.name"], all["telemetry.sdk.version"] = "go", "mcpwire", o.Version
-	var list []attribute
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, attribute{key, all[key]})
+	if o.Instance != "" && all["service.instance.id"] == "" {
+		all["service.instance.id"] = o.Instance
 	}
-	return appendAttributes(nil, list), nil
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, otlp.Attribute{Key: key, Value: all[key]})
+	}
+	return list, nil
 }
 
 // transport returns what sends requests to the collector.
@@ -182,78 +182,24 @@ func samplerOf(name, arg string) (s sampler, err error) {
 	return s, nil
 }
 
-// samples reports if a trace is recorded.
-func (s sampler) samples(trace [16]byte, parent spanContext, hasParent bool) bool {
-	if s.byParent && hasParent {
-		return parent.sampled
+// samples reports if a trace is recorded. flags are those of its traceparent, or "" without one.
+func (s sampler) samples(trace, flags string) bool {
+	if s.byParent && flags != "" {
+		return strings.IndexByte("13579bdf", flags[1]) >= 0
 	}
-	return binary.BigEndian.Uint64(trace[8:])>>1 < s.below
+	low, err := strconv.ParseUint(trace[16:], 16, 64)
+	return err == nil && low>>1 < s.below
 }
 
-// encode returns the body of an export request: an ExportTraceServiceRequest in JSON
-// (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding).
-func (t *Tracer) encode(batch []*span) ([]byte, error) {
-	dst := append([]byte(`{"resourceSpans":[{"resource":{"attributes":`), t.resource...)
-	dst = append(dst, `},"scopeSpans":[{"scope":{"name":"mcpwire/gateway"},"spans":[`...)
-	for i, s := range batch {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = s.append(dst)
-	}
-	dst = append(dst, `]}]}]}`...)
+// encode returns the body of an export request.
+func (t *Tracer) encode(batch []*otlp.Span) ([]byte, error) {
+	text := otlp.Append(nil, t.resource, "mcpwire/gateway", t.options.Version, batch)
 	if !t.gzip {
-		return dst, nil
+		return text, nil
 	}
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	_, err := w.Write(dst)
+	_, err := w.Write(text)
 	err = errors.Join(err, w.Close())
 	return out.Bytes(), err
-}
-
-// append appends the JSON text of a span.
-func (s *span) append(dst []byte) []byte {
-	dst = appendHex(append(dst, `{"traceId":`...), s.trace[:])
-	dst = appendHex(append(dst, `,"spanId":`...), s.span[:])
-	if s.parent != [8]byte{} {
-		dst = appendHex(append(dst, `,"parentSpanId":`...), s.parent[:])
-	}
-	dst = jsonwire.AppendQuote(append(dst, `,"name":`...), s.name)
-	if s.client {
-		dst = append(dst, `,"kind":3`...) // CLIENT
-	} else {
-		dst = append(dst, `,"kind":2`...) // SERVER
-	}
-	dst = appendTime(append(dst, `,"startTimeUnixNano":`...), s.start)
-	dst = appendTime(append(dst, `,"endTimeUnixNano":`...), s.end)
-	dst = appendAttributes(append(dst, `,"attributes":`...), s.attributes)
-	if s.failed {
-		dst = jsonwire.AppendQuote(append(dst, `,"status":{"code":2,"message":`...), s.failure)
-		dst = append(dst, '}')
-	}
-	return append(dst, '}')
-}
-
-// appendHex appends an id as a JSON text.
-func appendHex(dst, id []byte) []byte {
-	return append(hex.AppendEncode(append(dst, '"'), id), '"')
-}
-
-// appendTime appends a time in nanoseconds as a JSON text: numbers of 64 bits are texts.
-func appendTime(dst []byte, t time.Time) []byte {
-	return append(strconv.AppendInt(append(dst, '"'), t.UnixNano(), 10), '"')
-}
-
-// appendAttributes appends the JSON text of attributes.
-func appendAttributes(dst []byte, list []attribute) []byte {
-	dst = append(dst, '[')
-	for i, a := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = jsonwire.AppendQuote(append(dst, `{"key":`...), a.key)
-		dst = append(jsonwire.AppendQuote(append(dst, `,"value":{"stringValue":`...), a.value), `}}`...)
-	}
-	return append(dst, ']')
 }

@@ -2,16 +2,17 @@ package traces
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/trace/otlp"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/relay"
@@ -24,54 +25,8 @@ import (
 // maxAttribute limits the bytes of a text from a peer.
 const maxAttribute = 512
 
-// A spanContext identifies a span in messages (https://www.w3.org/TR/trace-context/).
-type spanContext struct {
-	trace   [16]byte
-	span    [8]byte
-	sampled bool
-}
-
-// parseTraceparent parses a traceparent. It reports false if the text is invalid.
-func parseTraceparent(text string) (c spanContext, ok bool) {
-	trace, span, flags, ok := traceparent.Parse(text)
-	if ok {
-		hex.Decode(c.trace[:], []byte(trace))
-		hex.Decode(c.span[:], []byte(span))
-		c.sampled = strings.IndexByte("13579bdf", flags[1]) >= 0
-	}
-	return c, ok
-}
-
-// traceparent returns the text of a context that is sampled.
-func (c *spanContext) traceparent() string { return fmt.Sprintf("00-%x-%x-01", c.trace, c.span) }
-
-// newID fills an id, which must not be zero.
-func newID(id []byte) {
-	for i := range id {
-		id[i] = byte(1 + rand.UintN(255))
-	}
-}
-
-// A span is a request. It is immutable once it is queued.
-type span struct {
-	spanContext
-	parent     [8]byte // zero: none
-	client     bool    // the request to an upstream
-	name       string
-	start, end time.Time
-	attributes []attribute
-	// failure is the text of the status, if failed is set.
-	failed  bool
-	failure string
-}
-
-type attribute struct{ key, value string }
-
-func (s *span) set(key, value string) {
-	if value != "" {
-		s.attributes = append(s.attributes, attribute{key, short(value)})
-	}
-}
+// newID returns a random id of a span, which is not zero, or half of that of a trace.
+func newID() string { return fmt.Sprintf("%016x", 1+rand.Uint64N(math.MaxUint64)) }
 
 // short returns the beginning of a text, and does not keep the rest in memory.
 func short(text string) string {
@@ -91,77 +46,58 @@ func (t *Tracer) Observe(ctx context.Context, op *gateway.Operation, next func(c
 		return
 	}
 	params := op.Params
-	if s.client {
-		params = withTraceparent(params, s.traceparent())
+	if s.Kind == otlp.Client {
+		params = withTraceparent(params, "00-"+s.Trace+"-"+s.ID+"-01")
 	}
 	result, err := next(context.WithValue(ctx, spanKey{}, s), params)
-	s.finish(op, result, err)
+	finish(s, op, result, err)
 	t.add(s)
 }
 
 // begin returns the span of an operation, or nil if it is not sampled. Then the messages keep the
 // traceparent of the client.
-func (t *Tracer) begin(ctx context.Context, op *gateway.Operation) *span {
-	s := &span{client: op.Upstream != "", start: time.Now()}
-	if s.client {
-		of, ok := ctx.Value(spanKey{}).(*span)
+func (t *Tracer) begin(ctx context.Context, op *gateway.Operation) *otlp.Span {
+	s := &otlp.Span{Kind: otlp.Server, Start: time.Now(), ID: newID()}
+	if op.Upstream != "" {
+		of, ok := ctx.Value(spanKey{}).(*otlp.Span)
 		if !ok {
 			return nil
 		}
-		s.spanContext, s.parent = of.spanContext, of.span
+		s.Kind, s.Trace, s.Parent = otlp.Client, of.Trace, of.ID
 	} else {
-		parent, ok := parseTraceparent(jsonwire.Text(jsonwire.Lookup(op.Params, "_meta", "traceparent")))
-		if ok {
-			s.spanContext, s.parent = parent, parent.span
-		} else {
-			newID(s.trace[:])
+		var flags string
+		parent := short(jsonwire.Text(jsonwire.Lookup(op.Params, "_meta", "traceparent")))
+		if s.Trace, s.Parent, flags, _ = traceparent.Parse(parent); flags == "" {
+			s.Trace = newID() + newID()
 		}
-		if s.sampled = t.sampler.samples(s.trace, parent, ok); !s.sampled {
+		if !t.sampler.samples(s.Trace, flags) {
 			return nil
 		}
 	}
-	newID(s.span[:])
-	s.describe(op, t.options.Transport)
+	member := "name"
+	if strings.HasPrefix(op.Method, "resources/") {
+		member = "uri"
+	}
+	s.Describe(short(op.Method), short(jsonwire.Text(jsonwire.Lookup(op.Params, member))))
+	if op.Revision != mcp.RevisionNone {
+		s.Set("mcp.protocol.version", op.Revision.String())
+	}
+	if op.Upstream != "" {
+		s.Set("mcpwire.gateway.upstream", op.Upstream)
+		return s
+	}
+	s.Set("network.transport", t.options.Transport)
+	id, ok := op.ID.Text()
+	if !ok {
+		id = op.ID.String()
+	}
+	s.Set("jsonrpc.request.id", short(id))
 	return s
 }
 
-// describe sets the name and the attributes that are known before the response.
-func (s *span) describe(op *gateway.Operation, transport string) {
-	s.name = short(op.Method)
-	s.set("mcp.method.name", op.Method)
-	target := ""
-	switch op.Method {
-	case mcp.MethodToolsCall:
-		target = jsonwire.Text(jsonwire.Lookup(op.Params, "name"))
-		s.set("gen_ai.operation.name", "execute_tool")
-		s.set("gen_ai.tool.name", target)
-	case mcp.MethodPromptsGet:
-		target = jsonwire.Text(jsonwire.Lookup(op.Params, "name"))
-		s.set("gen_ai.prompt.name", target)
-	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
-		s.set("mcp.resource.uri", jsonwire.Text(jsonwire.Lookup(op.Params, "uri")))
-	}
-	if target != "" {
-		s.name += " " + short(target)
-	}
-	if op.Revision != mcp.RevisionNone {
-		s.set("mcp.protocol.version", op.Revision.String())
-	}
-	if s.client {
-		s.set("mcpwire.gateway.upstream", op.Upstream)
-		return
-	}
-	s.set("network.transport", transport)
-	if text, ok := op.ID.Text(); ok {
-		s.set("jsonrpc.request.id", text)
-	} else {
-		s.set("jsonrpc.request.id", op.ID.String())
-	}
-}
-
 // finish sets what the response says.
-func (s *span) finish(op *gateway.Operation, result json.RawMessage, err error) {
-	s.end = time.Now()
+func finish(s *otlp.Span, op *gateway.Operation, result json.RawMessage, err error) {
+	s.End = time.Now()
 	kind := ""
 	e, answered := errors.AsType[*jsonrpc.Error](err)
 	rejected, isRejected := errors.AsType[*relay.RejectedError](err)
@@ -171,19 +107,19 @@ func (s *span) finish(op *gateway.Operation, result json.RawMessage, err error) 
 			kind = "tool_error"
 		}
 	case answered:
-		kind, s.failure = strconv.Itoa(int(e.Code)), e.Message
-		s.set("rpc.response.status_code", kind)
+		kind, s.Failure = strconv.Itoa(int(e.Code)), e.Message
+		s.Set("rpc.response.status_code", kind)
 	case isRejected:
-		kind, s.failure = strconv.Itoa(rejected.Status), rejected.Reason
+		kind, s.Failure = strconv.Itoa(rejected.Status), rejected.Reason
 	case errors.Is(err, context.Canceled), errors.Is(err, jsonrpc.ErrRequestEnded):
 		kind = "cancelled"
 	case errors.Is(err, context.DeadlineExceeded):
 		kind = "timeout"
 	default:
-		kind, s.failure = "_OTHER", err.Error()
+		kind, s.Failure = "_OTHER", err.Error()
 	}
-	s.failed, s.failure = kind != "", short(s.failure)
-	s.set("error.type", kind)
+	s.Failed, s.Failure = kind != "", short(s.Failure)
+	s.Set("error.type", kind)
 }
 
 // withTraceparent returns the text of a params object with a traceparent in _meta, in place of the

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/cmd/internal/trace/otlp"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 )
@@ -41,6 +42,8 @@ type Options struct {
 	Getenv func(string) string
 	// Service and Version are service.name, unless variables name another one, and service.version.
 	Service, Version string
+	// Instance is service.instance.id, unless a variable names another one. It may be "".
+	Instance string
 	// Transport is the attribute network.transport of the requests of clients: pipe, tcp or unix.
 	Transport string
 	// Logger receives the log. Nil discards it.
@@ -64,7 +67,7 @@ type Tracer struct {
 	exported, dropped atomic.Uint64
 
 	mu     sync.Mutex
-	queue  []*span
+	queue  []*otlp.Span
 	closed bool
 }
 
@@ -112,7 +115,7 @@ func (t *Tracer) signal() {
 }
 
 // add queues a span, or drops it if the queue is full.
-func (t *Tracer) add(s *span) {
+func (t *Tracer) add(s *otlp.Span) {
 	t.mu.Lock()
 	full := t.closed || len(t.queue) >= maxQueue
 	if !full {
@@ -159,7 +162,7 @@ func (t *Tracer) run() {
 }
 
 // take takes a batch from the queue.
-func (t *Tracer) take() (batch []*span, closed bool) {
+func (t *Tracer) take() (batch []*otlp.Span, closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := min(len(t.queue), maxBatch)
@@ -171,7 +174,7 @@ func (t *Tracer) take() (batch []*span, closed bool) {
 }
 
 // export sends a batch. It tries again if the collector says so, unless the tracer is closing.
-func (t *Tracer) export(batch []*span, closing bool) error {
+func (t *Tracer) export(batch []*otlp.Span, closing bool) error {
 	body, err := t.encode(batch)
 	if err != nil {
 		return err

@@ -334,20 +334,6 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// TestTraceparent checks which texts are a traceparent.
-func TestTraceparent(t *testing.T) {
-	for text, want := range map[string]bool{
-		testParent: true, strings.Replace(testParent, "00-", "01-", 1) + "-more": true, "": false, "00": false,
-		testParent + "-more": false, strings.ToUpper(testParent): false, strings.Replace(testParent, "00-", "ff-", 1): false,
-		"00-" + strings.Repeat("0", 32) + "-00f067aa0ba902b7-01": false, "00-" + testTrace + "-0000000000000000-01": false, testParent[:len(testParent)-1]: false,
-		strings.Replace(testParent, "4b", "zz", 1): false,
-	} {
-		if _, got := parseTraceparent(text); got != want {
-			t.Errorf("%q: got %v", text, got)
-		}
-	}
-}
-
 // TestWithTraceparent checks where the traceparent is written.
 func TestWithTraceparent(t *testing.T) {
 	for in, want := range map[string]string{
