@@ -31,7 +31,7 @@ type Overview struct {
 
 	calls, failed, pending int
 	latency                trace.Histogram
-	scale                  timeScale
+	scale                  trace.TimeScale
 	buckets                [timeBuckets]struct{ ok, failed int }
 	tools                  []toolStat
 	moreTools              int
@@ -82,12 +82,12 @@ func NewOverview(m *trace.Model, rows []*trace.Row) *Overview {
 		}
 	}
 	o.addSessions(m)
-	var busy []interval
+	var busy []trace.Interval
 	for _, r := range rows {
 		busy = append(busy, busyTimes(r)...)
 	}
 	for _, l := range o.lives {
-		busy = append(busy, interval{l.from, l.from}, interval{l.to, l.to})
+		busy = append(busy, trace.Interval{From: l.from, To: l.from}, trace.Interval{From: l.to, To: l.to})
 	}
 	o.scale = newTimeScale(busy)
 	for _, r := range rows {
@@ -103,7 +103,7 @@ func (o *Overview) addCall(r *trace.Row) {
 		return
 	}
 	o.calls++
-	bucket := &o.buckets[min(timeBuckets-1, int(o.scale.x(r.At)*timeBuckets))]
+	bucket := &o.buckets[min(timeBuckets-1, int(o.scale.Place(r.At)*timeBuckets))]
 	switch {
 	case isFailed(r):
 		o.failed++
@@ -268,10 +268,10 @@ func (o *Overview) SVG(width int) string {
 }
 
 func (o *Overview) subtitle() string {
-	if o.scale.empty {
+	if len(o.scale.Segments) == 0 {
 		return "no traffic yet"
 	}
-	return o.scale.from.UTC().Format("2006-01-02 15:04:05 UTC") + "  ·  " + trace.FormatDuration(o.scale.to.Sub(o.scale.from)) + withoutEvicted(o.Evicted)
+	return o.scale.From.UTC().Format("2006-01-02 15:04:05 UTC") + "  ·  " + trace.FormatDuration(o.scale.To.Sub(o.scale.From)) + withoutEvicted(o.Evicted)
 }
 
 // A kpi is a figure at the top.
@@ -368,7 +368,7 @@ func (o *Overview) drawCalls(c *canvas, x, y, w float64) {
 // drawAxis draws times below a chart, and marks where idle time is left out.
 func (o *Overview) drawAxis(c *canvas, left, right, y float64) {
 	c.line("p-axis", left, y, right, y)
-	for _, t := range o.scale.ticks(right - left) {
+	for _, t := range ticks(&o.scale, right-left) {
 		at := left + t.x*(right-left)
 		if t.gap {
 			c.path("p-gapline", fmt.Sprintf("M%s %sv-12", number(at), number(y+4)))
@@ -547,7 +547,7 @@ func (o *Overview) drawLives(c *canvas, x, y, w, h float64) {
 		class := serverClass(l.color)
 		c.circle(class, x+cardPad+4, at-4, 3.5)
 		c.spans(x+cardPad+14, at, "start", span{"p-name", fit(l.name, nameW*0.62, 12)}, span{"p-dim", fit(l.detail, nameW*0.38, 11)})
-		from, to := left+o.scale.x(l.from)*(right-left), left+o.scale.x(l.to)*(right-left)
+		from, to := left+o.scale.Place(l.from)*(right-left), left+o.scale.Place(l.to)*(right-left)
 		c.rect("p-track", left, at-9, right-left, 10, 5)
 		c.rect(class, from, at-9, max(to-from, 4), 10, 5)
 		tone, text := "p-dim", count(int(l.rows), "row")

@@ -276,7 +276,7 @@ func TestLongCall(t *testing.T) {
 700 > {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b"}}
 300700 < {"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
 	o := NewOverview(m, m.Rows())
-	if x := o.scale.x(began.Add(5 * time.Second)); x < 0.3 {
+	if x := o.scale.Place(began.Add(5 * time.Second)); x < 0.3 {
 		t.Errorf("the first 5 s take %.3f of the width", x)
 	}
 }
@@ -284,22 +284,22 @@ func TestLongCall(t *testing.T) {
 // TestTimeScale shows that idle time is narrow, and that the order is preserved.
 func TestTimeScale(t *testing.T) {
 	at := func(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
-	s := newTimeScale([]interval{{at(0), at(10)}, {at(3600), at(3610)}, {at(2), at(4)}})
-	if len(s.segments) != 3 || !s.segments[1].gap {
-		t.Fatalf("segments: %+v", s.segments)
+	s := newTimeScale([]trace.Interval{{From: at(0), To: at(10)}, {From: at(3600), To: at(3610)}, {From: at(2), To: at(4)}})
+	if len(s.Segments) != 3 || !s.Segments[1].Idle {
+		t.Fatalf("segments: %+v", s.Segments)
 	}
-	if x := s.x(at(3600)) - s.x(at(10)); x <= 0 || x > 0.2 {
+	if x := s.Place(at(3600)) - s.Place(at(10)); x <= 0 || x > 0.2 {
 		t.Errorf("an idle hour takes %.3f of the width", x)
 	}
 	last := -1.0
 	for i := -5.0; i < 3700; i += 1.7 {
-		x := s.x(at(i))
+		x := s.Place(at(i))
 		if x < last || x < 0 || x > 1 {
 			t.Fatalf("%.1f s is at %f, after %f", i, x, last)
 		}
 		last = x
 	}
-	if ticks := s.ticks(800); len(ticks) < 4 || len(ticks) > 14 {
+	if ticks := ticks(&s, 800); len(ticks) < 4 || len(ticks) > 14 {
 		t.Errorf("ticks: %+v", ticks)
 	}
 	for d, want := range map[time.Duration]string{5 * time.Minute: "5m", 90 * time.Minute: "1h30m", 2 * time.Hour: "2h", 65 * time.Second: "1m5s", 3 * time.Second: "3.0 s"} {

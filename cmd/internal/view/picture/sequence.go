@@ -21,8 +21,6 @@ const (
 	maxRows = 8000
 	// maxLanes limits the peers. Further ones share the last lane.
 	maxLanes = 10
-	// idleTime is the time without traffic from which a picture says so.
-	idleTime = 5 * time.Second
 	// minRepeats is the number of equal calls from which they are one line.
 	minRepeats = 4
 )
@@ -128,7 +126,7 @@ func repeats(rows []*trace.Row) int {
 	n := 1
 	for end := first.At.Add(first.Latency); n < len(rows); n++ {
 		r := rows[n]
-		if !simple(r) || r.Session != first.Session || r.Method != first.Method || r.Target != first.Target || r.At.Before(end) || r.At.Sub(end) > idleTime {
+		if !simple(r) || r.Session != first.Session || r.Method != first.Method || r.Target != first.Target || r.At.Before(end) || r.At.Sub(end) > trace.MaxIdle {
 			break
 		}
 		end = r.At.Add(r.Latency)
@@ -538,7 +536,7 @@ func (b *sequenceBuilder) addGaps() {
 	var out []step
 	for i, s := range b.steps {
 		if i > 0 {
-			if d := s.at.Sub(b.steps[i-1].at); d > idleTime {
+			if d := s.at.Sub(b.steps[i-1].at); d > trace.MaxIdle {
 				out = append(out, step{kind: gapStep, at: b.steps[i-1].at, name: trace.FormatDuration(d.Round(time.Second)) + " later"})
 			}
 		}

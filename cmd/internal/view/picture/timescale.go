@@ -1,7 +1,6 @@
 package picture
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -10,95 +9,35 @@ import (
 	"mcpwire/cmd/internal/trace"
 )
 
-// An interval is a time in which something was worked on.
-type interval struct{ from, to time.Time }
-
 // busyTimes returns when a request was worked on. What has no end, or lasts as long as a stream,
 // only counts by its ends, and a long call by its first and last seconds: nothing else may have
 // happened in between.
-func busyTimes(r *trace.Row) []interval {
+func busyTimes(r *trace.Row) []trace.Interval {
 	end := r.At.Add(r.Wall())
-	if !r.Done || r.IsStream() || r.Status == trace.Unanswered || r.Task != nil || r.ClientTime > idleTime || r.InputRounds != nil {
-		return []interval{{r.At, r.At}, {end, end}}
+	if !r.Done || r.IsStream() || r.Status == trace.Unanswered || r.Task != nil || r.ClientTime > trace.MaxIdle || r.InputRounds != nil {
+		return []trace.Interval{{From: r.At, To: r.At}, {From: end, To: end}}
 	}
-	if r.Wall() > 3*idleTime {
-		return []interval{{r.At, r.At.Add(idleTime)}, {end.Add(-idleTime), end}}
+	if r.Wall() > 3*trace.MaxIdle {
+		return []trace.Interval{{From: r.At, To: r.At.Add(trace.MaxIdle)}, {From: end.Add(-trace.MaxIdle), To: end}}
 	}
-	return []interval{{r.At, end}}
+	return []trace.Interval{{From: r.At, To: end}}
 }
 
-// A timeScale places times from 0 to 1. Stretches of more than idleTime without work have a small
-// width, as in the page's waterfall.
-type timeScale struct {
-	empty    bool
-	from, to time.Time
-	segments []segment
-	length   float64
-}
-
-// A segment is a part of a scale.
-type segment struct {
-	interval
-	// at and end are its place, in the unit of the scale's length.
-	at, end float64
-	gap     bool
-}
-
-func newTimeScale(busy []interval) timeScale {
-	if len(busy) == 0 {
-		return timeScale{empty: true, length: 1}
-	}
-	slices.SortFunc(busy, func(a, b interval) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
-	var parts []interval
-	for _, b := range busy {
-		if n := len(parts); n > 0 && b.from.Sub(parts[n-1].to) <= idleTime {
-			parts[n-1].to = maxTime(parts[n-1].to, b.to)
-			continue
+// newTimeScale returns a scale as in the page's waterfall: longer gaps are wider, but far less than
+// in proportion.
+func newTimeScale(busy []trace.Interval) trace.TimeScale {
+	return trace.NewTimeScale(busy, func(active time.Duration, idle []time.Duration) []float64 {
+		weights, sum := make([]float64, len(idle)), 0.0
+		for i, d := range idle {
+			weights[i] = 1 + math.Log2(float64(d)/float64(trace.MaxIdle))/2
+			sum += weights[i]
 		}
-		parts = append(parts, b)
-	}
-	total, weights := 0.0, 0.0
-	weight := func(d time.Duration) float64 { return 1 + math.Log2(float64(d)/float64(idleTime))/2 }
-	for i, p := range parts {
-		total += float64(p.to.Sub(p.from))
-		if i > 0 {
-			weights += weight(p.from.Sub(parts[i-1].to))
+		unit := max(float64(active), float64(time.Millisecond)) * min(0.035, 0.4/max(1, sum))
+		for i := range weights {
+			weights[i] *= unit
 		}
-	}
-	total = max(total, float64(time.Millisecond))
-	unit := total * min(0.035, 0.4/max(1, weights))
-	s := timeScale{from: parts[0].from, to: parts[len(parts)-1].to}
-	at := 0.0
-	for i, p := range parts {
-		if i > 0 {
-			before := parts[i-1].to
-			gap := unit * weight(p.from.Sub(before))
-			s.segments = append(s.segments, segment{interval{before, p.from}, at, at + gap, true})
-			at += gap
-		}
-		long := float64(p.to.Sub(p.from))
-		s.segments = append(s.segments, segment{p, at, at + long, false})
-		at += long
-	}
-	s.length = max(at, 1)
-	return s
-}
-
-// x returns the place of a time.
-func (s *timeScale) x(t time.Time) float64 {
-	if len(s.segments) == 0 || !t.After(s.from) {
-		return 0
-	}
-	i, _ := slices.BinarySearchFunc(s.segments, t, func(g segment, t time.Time) int { return g.to.Compare(t) })
-	if i == len(s.segments) {
-		return 1
-	}
-	g := s.segments[i]
-	share := 0.0
-	if long := g.to.Sub(g.from); long > 0 {
-		share = float64(t.Sub(g.from)) / float64(long)
-	}
-	return min(1, (g.at+max(share, 0)*(g.end-g.at))/s.length)
+		return weights
+	})
 }
 
 // A tick is a mark of a scale. gap marks time that is left out.
@@ -108,30 +47,26 @@ type tick struct {
 	gap  bool
 }
 
-// ticks returns the marks for a width in px.
-func (s *timeScale) ticks(px float64) []tick {
-	if len(s.segments) == 0 {
-		return nil
-	}
+// ticks returns the marks of a scale for a width in px.
+func ticks(s *trace.TimeScale, px float64) []tick {
 	var all []tick
-	for _, g := range s.segments {
-		if g.gap {
-			all = append(all, tick{(g.at + g.end) / 2 / s.length, roundText(g.to.Sub(g.from).Round(time.Second)), true})
+	for _, g := range s.Segments {
+		if g.Idle {
+			all = append(all, tick{(g.Begin + g.End) / 2 / s.Length, roundText(g.To.Sub(g.From).Round(time.Second)), true})
 		}
 	}
-	step := niceStep(time.Duration(s.length / max(1, px/84)))
-	for _, g := range s.segments {
-		if g.gap {
+	step := niceStep(time.Duration(s.Length / max(1, px/84)))
+	for _, g := range s.Segments {
+		if g.Idle {
 			continue
 		}
-		since := g.from.Sub(s.from)
-		first := (since + step - 1) / step * step
-		for d := first; d <= g.to.Sub(s.from) && len(all) < 400; d += step {
+		first := (g.From.Sub(s.From) + step - 1) / step * step
+		for d := first; d <= g.To.Sub(s.From) && len(all) < 400; d += step {
 			text := "0"
 			if d > 0 {
 				text = roundText(d)
 			}
-			all = append(all, tick{s.x(s.from.Add(d)), text, false})
+			all = append(all, tick{s.Place(s.From.Add(d)), text, false})
 		}
 	}
 	var kept []tick

@@ -22,11 +22,34 @@ type content struct {
 	folds foldState
 	// pause is nil unless paused.
 	pause *pauseState
-	// frames is nil if exchanges are listed.
-	frames *frameView
-	// sorted is nil if the rows are in the order of time.
-	sorted *sortView
+	// built is nil if exchanges are listed in the order of time.
+	built *builtView
 }
+
+// A builtView shows the frames, or the rows in another order than that of time. Its list is built in
+// the background.
+type builtView struct {
+	// order is nil for frames.
+	order  *sortOrder
+	frames []frame
+	rows   []sortedRow
+	// busy means that a newer list is being built, and stale that it is already outdated.
+	busy, stale bool
+	// took is how long building the list took.
+	took time.Duration
+}
+
+// A builtMsg has the list of a builtView.
+type builtMsg struct {
+	view   *builtView
+	frames []frame
+	rows   []sortedRow
+	took   time.Duration
+}
+
+func (v *builtView) isFrames() bool { return v != nil && v.order == nil }
+
+func (v *builtView) isSorted() bool { return v != nil && v.order != nil }
 
 // A selection has the rows of the timeline that match a filter. It is a [watch.Selection].
 type selection interface {
@@ -139,12 +162,11 @@ func (c *content) close() {
 // list returns the lines of the table, and the number of rows that a pause hides. The caller must
 // hold the lock of the model.
 func (c *content) list(w *trace.Model) (l list, hidden int) {
-	if c.frames != nil {
-		c.frames.list.rows = w.Find
-		return c.frames.list, 0
-	}
-	if c.sorted != nil {
-		return &sortedList{c.sorted.list, &c.folds}, 0
+	switch {
+	case c.built.isFrames():
+		return &frameList{c.built.frames, w.Find}, 0
+	case c.built.isSorted():
+		return &sortedList{c.built.rows, &c.folds}, 0
 	}
 	x := &rowList{sel: c.sel, fold: &c.folds, limit: -1}
 	if c.pause != nil {
@@ -181,10 +203,16 @@ func (c *content) clock() time.Time {
 	return c.now()
 }
 
-// buildFrames rebuilds the list of frames if it is shown. It works in steps, to lock the model only
-// briefly, and reads the rows, to need no further memory.
-func (c *content) buildFrames(force bool) tea.Cmd {
-	v := c.frames
+// show shows frames if order is nil, or the rows in that order.
+func (c *content) show(order *sortOrder) tea.Cmd {
+	c.built = &builtView{order: order}
+	return c.build(true)
+}
+
+// build builds the list of frames or sorted rows again if it is shown. It keeps only what it needs
+// of the rows, to need no further memory.
+func (c *content) build(force bool) tea.Cmd {
+	v := c.built
 	if v == nil || c.sel == nil || c.pause != nil && !force {
 		return nil
 	}
@@ -193,29 +221,54 @@ func (c *content) buildFrames(force bool) tea.Cmd {
 		return nil
 	}
 	v.busy, v.stale = true, false
-	sel, src, pause := c.sel, c.src, min(10*v.took, 2*time.Second)
+	sel, src, now, pause := c.sel, c.src, c.now(), min(10*v.took, 2*time.Second)
 	return c.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
-		// Rebuild a long list less often.
-		wait.Sleep(ctx, pause)
-		begun := time.Now()
-		var all []frame
-		from := anchor{}
-		for more := true; more && ctx.Err() == nil; {
-			src.Read(func(*trace.Model) { all, from, more = appendFrames(all, sel, from) })
+		wait.Sleep(ctx, pause) // build a long list less often
+		msg, begun := builtMsg{view: v}, time.Now()
+		if v.order == nil {
+			msg.frames = framesOf(ctx, src, sel)
+		} else {
+			msg.rows = v.order.rows(ctx, src, sel, now)
 		}
-		return framesMsg{sortFrames(all), time.Since(begun)}
+		msg.took = time.Since(begun)
+		return msg
 	})
 }
 
-// gotFrames replaces the list of frames.
-func (c *content) gotFrames(msg framesMsg) tea.Cmd {
-	v := c.frames
-	if v == nil {
+// gotBuilt replaces the list, unless something else is shown now.
+func (c *content) gotBuilt(msg builtMsg) tea.Cmd {
+	v := c.built
+	if v != msg.view {
 		return nil
 	}
-	v.busy, v.took, v.list.frames = false, msg.took, msg.list
+	v.busy, v.took, v.frames, v.rows = false, msg.took, msg.frames, msg.rows
 	if v.stale {
-		return c.buildFrames(false)
+		return c.build(false)
+	}
+	return nil
+}
+
+// rowsPerLock limits the rows read while the model is locked.
+const rowsPerLock = 2000
+
+// forEachRow calls f for the rows of a selection. It locks the model for a few rows at a time. It
+// runs outside the event loop and returns the error of ctx.
+func forEachRow(ctx context.Context, src source, sel selection, f func(r *trace.Row)) error {
+	from := anchor{}
+	for more := true; more; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		src.Read(func(*trace.Model) {
+			x := &rowList{sel: sel, limit: -1}
+			i := find(x, from)
+			for end := min(x.size(), i+rowsPerLock); i < end; i++ {
+				r := sel.At(i)
+				f(r)
+				from = anchorOf(r).next()
+			}
+			more = i < x.size()
+		})
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -22,17 +23,6 @@ type frame struct {
 
 func (f *frame) time() time.Time { return time.Unix(0, f.at) }
 
-// A frameView shows the table as a list of events, in chronological order.
-type frameView struct {
-	list *frameList
-	// busy means that a newer list is being built.
-	busy bool
-	// stale means that the list being built is already outdated.
-	stale bool
-	// took is how long building the list took.
-	took time.Duration
-}
-
 // A frameList is a list of events. Their rows are looked up when they are drawn, to show the
 // latest state.
 type frameList struct {
@@ -52,27 +42,14 @@ func (l *frameList) lines(i int, buf []entry) []entry {
 	return append(buf[:0], entry{row: l.rows(f.capture, f.n), frame: f})
 }
 
-type framesMsg struct {
-	list []frame
-	took time.Duration
-}
-
-// rowsPerLock limits the rows read while the model is locked.
-const rowsPerLock = 2000
-
-// appendFrames appends the events of the next rows. It returns where to continue and whether there
-// are more.
-func appendFrames(all []frame, sel selection, from anchor) ([]frame, anchor, bool) {
-	x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
-	n := x.size()
-	i := find(x, from)
-	for end := min(n, i+rowsPerLock); i < end; i++ {
-		for r := range sel.At(i).All() {
+// framesOf returns the events of the rows of a selection, in chronological order.
+func framesOf(ctx context.Context, src source, sel selection) (all []frame) {
+	_ = forEachRow(ctx, src, sel, func(root *trace.Row) { // what was read before the timeout
+		for r := range root.All() {
 			all = appendRow(all, r)
 		}
-		from = anchorOf(sel.At(i)).next()
-	}
-	return all, from, i < n
+	})
+	return sortFrames(all)
 }
 
 // appendRow appends the events of one row. Only the times of the first event and the response are

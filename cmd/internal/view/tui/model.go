@@ -206,7 +206,7 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	case selectedMsg:
 		m.sources, m.older = m.src.Sources(), len(m.src.Older())
 		return m.updateTable(msg)
-	case framesMsg, sortedMsg:
+	case builtMsg:
 		return m.updateTable(msg)
 	case detailMsg:
 		m.pane.Update(msg)
@@ -416,8 +416,8 @@ func (m *model) goBack() tea.Cmd {
 		m.closePane()
 	case t.pause != nil:
 		t.pause = nil
-		return t.buildFrames(true)
-	case t.sorted != nil:
+		return t.build(true)
+	case t.built.isSorted():
 		t.leaveSort()
 	case !t.query.empty():
 		return t.setQuery("", false)

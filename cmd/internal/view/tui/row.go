@@ -56,7 +56,7 @@ type tableView struct {
 	columns []column
 	// choices are what the user has chosen about columns, by name.
 	choices map[string]columnChoice
-	scale   timeScale
+	scale   trace.TimeScale
 }
 
 // count counts captures and rows. The caller must hold the lock of the model.
@@ -693,75 +693,34 @@ func cellFindings(v *tableView, rv *rowView) line {
 	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
 }
 
-// A timeScale is the scale of the waterfall, from the first visible row to the end of the last one.
-// It leaves out idle time: a stretch of more than maxIdle in which nothing begins or ends and no
-// call is being worked on counts like a short one.
-type timeScale struct {
-	// parts are the stretches of time, in order, without idle time inside.
-	parts []scalePart
-	// length is the end of the last part on the scale.
-	length time.Duration
-}
-
-// A scalePart is a stretch of time, and where it begins on the scale.
-type scalePart struct {
-	from, to time.Time
-	at       time.Duration
-}
-
-// maxIdle is the longest time without activity that is drawn in proportion.
-const maxIdle = 5 * time.Second
-
-// newTimeScale returns the scale for rows.
-func newTimeScale(rows []rowView, now time.Time) timeScale {
-	var busy []scalePart
+// newTimeScale returns the scale of the waterfall, from the first visible row to the end of the last
+// one. A gap is wide enough for a mark. All of them get at most a third of the scale.
+func newTimeScale(rows []rowView, now time.Time) trace.TimeScale {
+	var busy []trace.Interval
 	for i := range rows {
 		busy = rows[i].appendBusy(busy, now)
 	}
-	slices.SortFunc(busy, func(a, b scalePart) int { return a.from.Compare(b.from) })
-	var s timeScale
-	total := time.Duration(0)
-	for _, p := range busy {
-		if n := len(s.parts); n > 0 && p.from.Sub(s.parts[n-1].to) <= maxIdle {
-			if last := &s.parts[n-1]; p.to.After(last.to) {
-				total += p.to.Sub(last.to)
-				last.to = p.to
-			}
-			continue
-		}
-		total += p.to.Sub(p.from)
-		s.parts = append(s.parts, p)
-	}
-	// A gap is wide enough for a mark. All of them get at most a third of the scale.
-	gap := time.Duration(0)
-	if n := len(s.parts) - 1; n > 0 {
-		gap = max(total/6, time.Microsecond)
-		gap = max(min(gap, total/2/time.Duration(n)), 1)
-	}
-	at := time.Duration(0)
-	for i := range s.parts {
-		p := &s.parts[i]
-		p.at = at
-		s.length = at + p.to.Sub(p.from)
-		at = s.length + gap
-	}
-	return s
+	return trace.NewTimeScale(busy, func(active time.Duration, idle []time.Duration) []float64 {
+		gap := max(active/6, time.Microsecond)
+		gap = max(min(gap, active/2/time.Duration(max(1, len(idle)))), 1)
+		return slices.Repeat([]float64{float64(gap)}, len(idle))
+	})
 }
 
 // appendBusy appends the times in which a row was worked on. A row that waits for something else,
 // or has no end yet, counts only by its ends; a pending one also by its first seconds, and a long
 // one by its first and last seconds.
-func (rv *rowView) appendBusy(busy []scalePart, now time.Time) []scalePart {
+func (rv *rowView) appendBusy(busy []trace.Interval, now time.Time) []trace.Interval {
 	end := rv.at.Add(rv.elapsed(now))
-	ends := func() []scalePart {
-		return append(busy, scalePart{from: rv.at, to: rv.at}, scalePart{from: end, to: end})
-	}
+	add := func(from, to time.Time) { busy = append(busy, trace.Interval{From: from, To: to}) }
+	add(rv.at, rv.at)
 	switch {
 	case rv.pending:
-		busy = append(busy, scalePart{from: rv.at, to: rv.at.Add(min(maxIdle, end.Sub(rv.at)))})
-		return ends()
+		add(rv.at, rv.at.Add(min(trace.MaxIdle, end.Sub(rv.at))))
+		fallthrough
 	case rv.status == trace.Unanswered:
-		return ends()
+		add(end, end)
+		return busy
 	}
 	begun, from := rv.at.Add(-rv.since), rv.at
 	for _, sp := range rv.spans {
@@ -769,7 +728,7 @@ func (rv *rowView) appendBusy(busy []scalePart, now time.Time) []scalePart {
 			continue
 		}
 		if at := begun.Add(sp.From); at.After(from) {
-			busy = append(busy, scalePart{from: from, to: at})
+			add(from, at)
 		}
 		if to := begun.Add(sp.To); to.After(from) {
 			from = to
@@ -778,56 +737,18 @@ func (rv *rowView) appendBusy(busy []scalePart, now time.Time) []scalePart {
 	if from.After(end) {
 		from = end
 	}
-	if end.Sub(from) > 3*maxIdle {
-		busy = append(busy, scalePart{from: from, to: from.Add(maxIdle)})
-		from = end.Add(-maxIdle)
+	if end.Sub(from) > 3*trace.MaxIdle {
+		add(from, from.Add(trace.MaxIdle))
+		from = end.Add(-trace.MaxIdle)
 	}
-	return append(busy, scalePart{from: rv.at, to: rv.at}, scalePart{from: from, to: end})
-}
-
-// place returns the place of a time on the scale.
-func (s timeScale) place(at time.Time) time.Duration {
-	for i, p := range s.parts {
-		switch {
-		case at.Before(p.from) && i == 0:
-			return 0
-		case at.Before(p.from): // in a gap
-			before := s.parts[i-1]
-			begin, width := before.at+before.to.Sub(before.from), p.from.Sub(before.to)
-			return begin + time.Duration(float64(p.at-begin)*float64(at.Sub(before.to))/float64(width))
-		case !at.After(p.to):
-			return p.at + at.Sub(p.from)
-		}
-	}
-	return s.length
-}
-
-// column returns the column of a time among n columns.
-func (s timeScale) column(at time.Time, n int) int {
-	if s.length <= 0 {
-		return 0
-	}
-	c := int(float64(s.place(at)) / float64(s.length) * float64(n))
-	return min(max(c, 0), n-1)
-}
-
-// gaps returns the columns in which idle time is left out.
-func (s timeScale) gaps(n int) []int {
-	var list []int
-	for i, p := range s.parts {
-		if i > 0 {
-			before := s.parts[i-1]
-			middle := before.to.Add(p.from.Sub(before.to) / 2)
-			list = append(list, s.column(middle, n))
-		}
-	}
-	return list
+	add(from, end)
+	return busy
 }
 
 func cellWaterfall(v *tableView, rv *rowView) line {
 	for _, c := range v.columns {
 		if c.head == "waterfall" {
-			return v.scale.bar(v, rv, c.width)
+			return v.waterfall(rv, c.width)
 		}
 	}
 	return nil
@@ -836,23 +757,23 @@ func cellWaterfall(v *tableView, rv *rowView) line {
 // idleMark stands where idle time is left out.
 const idleMark = '┊'
 
-// bar draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or
+// waterfall draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or
 // stream runs, "›" no end yet, "·" a moment.
-func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
-	t := v.theme
-	cells := make([]rune, n)
-	for i := range cells {
-		cells[i] = ' '
-	}
-	for _, i := range s.gaps(n) {
-		cells[i] = idleMark
+func (v *tableView) waterfall(rv *rowView, n int) line {
+	t, s := v.theme, &v.scale
+	column := func(at time.Time) int { return min(int(s.Place(at)*float64(n)), n-1) }
+	cells := slices.Repeat([]rune{' '}, n)
+	for _, g := range s.Segments {
+		if g.Idle {
+			cells[int((g.Begin+g.End-1)/2/s.Length*float64(n))] = idleMark
+		}
 	}
 	if rv.frame || !rv.hasDuration {
-		cells[s.column(rv.at, n)] = '·'
+		cells[column(rv.at)] = '·'
 		return line{{t.dim, string(cells)}}
 	}
 	end := rv.at.Add(rv.elapsed(v.now))
-	first, last := s.column(rv.at, n), s.column(end, n)
+	first, last := column(rv.at), column(end)
 	for i := first; i <= last; i++ {
 		cells[i] = '█'
 	}
@@ -866,11 +787,11 @@ func (s timeScale) bar(v *tableView, rv *rowView, n int) line {
 		if fill == 0 {
 			continue
 		}
-		for i := s.column(begun.Add(sp.From), n); i <= s.column(to, n) && i <= last; i++ {
+		for i := column(begun.Add(sp.From)); i <= column(to) && i <= last; i++ {
 			cells[i] = fill
 		}
 	}
-	if s.place(end)-s.place(rv.at) < s.length/time.Duration(4*n) && first == last {
+	if s.Place(end)-s.Place(rv.at) < 1/float64(4*n) && s.Length > 1 && first == last {
 		cells[first] = '▏'
 	}
 	if rv.pending || rv.status == trace.Unanswered { // no end was seen

@@ -68,28 +68,6 @@ type saver struct {
 	zone *time.Location
 }
 
-// forEachRow calls f for the rows of a selection. It locks the model for a few rows at a time.
-func (s *saver) forEachRow(ctx context.Context, sel selection, f func(r *trace.Row)) (n int, err error) {
-	from := anchor{}
-	for more := true; more; {
-		if err := ctx.Err(); err != nil {
-			return n, err
-		}
-		s.src.Read(func(*trace.Model) {
-			x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
-			i := find(x, from)
-			for end := min(x.size(), i+rowsPerLock); i < end; i++ {
-				r := sel.At(i)
-				f(r)
-				n++
-				from = anchorOf(r).next()
-			}
-			more = i < x.size()
-		})
-	}
-	return n, nil
-}
-
 // create creates a file that only the user can read. It returns an error if the file exists.
 func create(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -102,7 +80,11 @@ func (s *saver) text(ctx context.Context, sel selection, name string) (int, erro
 		return 0, err
 	}
 	w := bufio.NewWriter(file)
-	n, err := s.forEachRow(ctx, sel, func(r *trace.Row) { s.row(w, r, 0) })
+	n := 0
+	err = forEachRow(ctx, s.src, sel, func(r *trace.Row) {
+		s.row(w, r, 0)
+		n++
+	})
 	return n, errors.Join(err, w.Flush(), file.Close())
 }
 
@@ -126,7 +108,9 @@ func (s *saver) captures(ctx context.Context, sel selection, name string) (int, 
 	}
 	wanted := map[string]map[uint64]bool{}
 	var order []string
-	rows, err := s.forEachRow(ctx, sel, func(root *trace.Row) {
+	rows := 0
+	err := forEachRow(ctx, s.src, sel, func(root *trace.Row) {
+		rows++
 		for r := range root.All() {
 			set := wanted[r.Capture.ID]
 			if set == nil {

@@ -10,7 +10,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/cmd/internal/trace"
-	"mcpwire/internal/base/wait"
 )
 
 // A sortOrder is an order of the rows of the timeline other than that of time.
@@ -46,23 +45,13 @@ func sortOrders() []sortOrder {
 	}
 }
 
-// A sortView shows the rows of the timeline in another order.
-type sortView struct {
-	order sortOrder
-	list  []sortedRow
-	// busy means that a newer list is being built, and stale that it is already outdated.
-	busy, stale bool
-	// took is how long building the list took.
-	took time.Duration
-}
-
 // A sortedRow is a row with its place. An evicted row stays until the list is built again.
 type sortedRow struct {
 	row *trace.Row
 	key int64
 }
 
-// A sortedList is the list of a sortView.
+// A sortedList is the list of sorted rows.
 type sortedList struct {
 	rows []sortedRow
 	fold *foldState
@@ -78,66 +67,23 @@ func (l *sortedList) lines(i int, buf []entry) []entry {
 	return (&rowList{fold: l.fold}).unfold(l.rows[i].row, 0, buf[:0])
 }
 
-// A sortedMsg has a list in the order of a view.
-type sortedMsg struct {
-	view *sortView
-	list []sortedRow
-	took time.Duration
-}
-
-// setSort shows the rows in an order, or in that of time if it is nil.
-func (c *content) setSort(order *sortOrder) tea.Cmd {
-	if c.sorted = nil; order == nil {
-		return nil
-	}
-	c.frames = nil
-	c.sorted = &sortView{order: *order}
-	return c.buildSorted(true)
-}
-
-// buildSorted builds the list again if it is shown. It works in steps, to lock the model only
-// briefly.
-func (c *content) buildSorted(force bool) tea.Cmd {
-	v := c.sorted
-	if v == nil || c.sel == nil || c.pause != nil && !force {
-		return nil
-	}
-	if v.busy {
-		v.stale = true
-		return nil
-	}
-	v.busy, v.stale = true, false
-	sel, src, now, pause := c.sel, c.src, c.now(), min(10*v.took, 2*time.Second)
-	return c.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
-		wait.Sleep(ctx, pause) // build a long list less often
-		begun := time.Now()
-		var all []sortedRow
-		var texts []string
-		from := anchor{}
-		for more := true; more && ctx.Err() == nil; {
-			src.Read(func(*trace.Model) {
-				x := &rowList{sel: sel, limit: -1, fold: &foldState{}}
-				n := x.size()
-				i := find(x, from)
-				for end := min(n, i+rowsPerLock); i < end; i++ {
-					r := sel.At(i)
-					from = anchorOf(r).next()
-					if v.order.text != nil {
-						texts = append(texts, v.order.text(r))
-						all = append(all, sortedRow{row: r})
-					} else {
-						all = append(all, sortedRow{r, -v.order.key(r, now)})
-					}
-				}
-				more = i < n
-			})
+// rows returns the rows of a selection in the order.
+func (o *sortOrder) rows(ctx context.Context, src source, sel selection, now time.Time) (all []sortedRow) {
+	var texts []string
+	_ = forEachRow(ctx, src, sel, func(r *trace.Row) { // what was read before the timeout
+		x := sortedRow{row: r}
+		if o.text != nil {
+			texts = append(texts, o.text(r))
+		} else {
+			x.key = -o.key(r, now)
 		}
-		rank(all, texts)
-		slices.SortFunc(all, func(a, b sortedRow) int {
-			return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.row.Seq, b.row.Seq))
-		})
-		return sortedMsg{v, all, time.Since(begun)}
+		all = append(all, x)
 	})
+	rank(all, texts)
+	slices.SortFunc(all, func(a, b sortedRow) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.row.Seq, b.row.Seq))
+	})
+	return all
 }
 
 // rank sets the keys of rows to the ranks of their texts.
@@ -152,19 +98,6 @@ func rank(all []sortedRow, texts []string) {
 	}
 }
 
-// gotSorted replaces the list, unless the order has changed.
-func (c *content) gotSorted(msg sortedMsg) tea.Cmd {
-	v := c.sorted
-	if v != msg.view {
-		return nil
-	}
-	v.busy, v.took, v.list = false, msg.took, msg.list
-	if v.stale {
-		return c.buildSorted(false)
-	}
-	return nil
-}
-
 // openSort lists the orders.
 func (m *model) openSort() {
 	m.dialogs.chooser = newChooser(m.shared, "Sort by", func() []choice {
@@ -175,14 +108,17 @@ func (m *model) openSort() {
 			}
 			return span{"", "  "}
 		}
-		list := []choice{{sign: mark(t.sorted == nil), label: "time", run: func() tea.Cmd {
+		list := []choice{{sign: mark(!t.built.isSorted()), label: "time", run: func() tea.Cmd {
 			t.cursor, t.top = position{place: t.view.root}, position{}
-			return t.setSort(nil)
+			if t.built.isSorted() {
+				t.built = nil
+			}
+			return nil
 		}}}
 		for _, o := range sortOrders() {
-			list = append(list, choice{sign: mark(t.sorted != nil && t.sorted.order.name == o.name), label: o.name, run: func() tea.Cmd {
+			list = append(list, choice{sign: mark(t.built.isSorted() && t.built.order.name == o.name), label: o.name, run: func() tea.Cmd {
 				t.cursor, t.top, t.follow = listStart, listStart, false
-				return t.setSort(&o)
+				return t.show(&o)
 			}})
 		}
 		return list

@@ -122,14 +122,12 @@ func (t *table) Update(msg tea.Msg) (tea.Cmd, bool) {
 			q.widened = true
 			return t.selectRows(), true
 		}
-		return tea.Batch(t.buildFrames(false), t.buildSorted(false)), true
+		return t.build(false), true
 	case selectedMsg:
 		t.gotSelection(msg)
-		return tea.Batch(t.buildFrames(true), t.buildSorted(true)), true
-	case sortedMsg:
-		return t.gotSorted(msg), true
-	case framesMsg:
-		return t.gotFrames(msg), true
+		return t.build(true), true
+	case builtMsg:
+		return t.gotBuilt(msg), true
 	case tea.MouseClickMsg:
 		return t.click(msg.X, msg.Y-t.rowsArea().y), true
 	case tea.MouseWheelMsg:
@@ -292,7 +290,7 @@ func hasFailure(r *trace.Row) bool {
 // unfold shows or hides the children of the cursor's row. If they are already hidden, it moves to
 // the parent and folds that.
 func (t *table) unfold(open bool) {
-	if t.sel == nil || t.frames != nil {
+	if t.sel == nil || t.built.isFrames() {
 		return
 	}
 	t.atCursor(func(at *walker) {
@@ -325,23 +323,21 @@ func (t *table) unfold(open bool) {
 
 // switchFrames switches between exchanges and frames and keeps the position.
 func (t *table) switchFrames() tea.Cmd {
-	if t.frames != nil {
+	if t.built.isFrames() {
 		t.cursor = position{t.view.root, t.view.seq}
 		t.top = t.cursor
-		t.frames = nil
+		t.built = nil
 		return nil
 	}
-	t.sorted = nil
-	t.frames = &frameView{list: &frameList{}}
 	t.cursor.place = anchor{at: t.view.at.UnixNano()}
 	t.cursor.row, t.top = 0, t.cursor
-	return t.buildFrames(true)
+	return t.show(nil)
 }
 
 // leaveSort shows the rows in the order of time, for what moves to a row.
 func (t *table) leaveSort() {
-	if t.sorted != nil {
-		t.sorted = nil
+	if t.built.isSorted() {
+		t.built = nil
 		t.cursor, t.top = position{place: t.view.root}, position{}
 	}
 }
@@ -349,7 +345,7 @@ func (t *table) leaveSort() {
 // goToOtherSide moves to the linked row on a bridge's other side.
 func (t *table) goToOtherSide() {
 	t.leaveSort()
-	if t.sel == nil || t.frames != nil {
+	if t.sel == nil || t.built.isFrames() {
 		t.showFlash(false, "o goes to a bridge's other side from an exchange; x shows those")
 		return
 	}
@@ -464,9 +460,9 @@ func (t *table) emptyLine(i int) line {
 	switch {
 	case t.sel == nil || t.query.busy:
 		text = []line{{{st.dim, "Reading …"}}}
-	case t.sorted != nil && t.sorted.busy:
+	case t.built.isSorted() && t.built.busy:
 		text = []line{{{st.dim, "Sorting …"}}}
-	case t.frames != nil && t.frames.busy:
+	case t.built.isFrames() && t.built.busy:
 		text = []line{{{st.dim, "Sorting the frames …"}}}
 	case v.all > 0:
 		text = []line{{{st.text, "None of " + v.allText() + " rows match."}}, {{st.dim, "/ changes the filter, Esc clears it."}}}
@@ -536,11 +532,11 @@ func (t *table) stateLine() line {
 	case t.follow:
 		l = line{{t.theme.response, " ▼ follow"}}
 	}
-	if t.frames != nil {
+	if t.built.isFrames() {
 		l = append(l, span{t.theme.serverRequest, " ≡ frames"})
 	}
-	if t.sorted != nil {
-		name, _, _ := strings.Cut(t.sorted.order.name, ",")
+	if t.built.isSorted() {
+		name, _, _ := strings.Cut(t.built.order.name, ",")
 		l = append(l, span{t.theme.serverRequest, " ↓ by " + name})
 	}
 	return append(l, span{"", " "})
@@ -554,7 +550,7 @@ func (t *table) countText() string {
 	}
 	text := fmt.Sprintf("%d", t.view.items)
 	what := " row"
-	if t.frames != nil {
+	if t.built.isFrames() {
 		what = " frame"
 	}
 	if t.view.items != 1 {

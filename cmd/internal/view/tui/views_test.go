@@ -203,7 +203,7 @@ func TestIdleTime(t *testing.T) {
 			var got []string
 			for i := range tt.rows {
 				text := ""
-				for _, s := range v.scale.bar(v, &tt.rows[i], 20) {
+				for _, s := range v.waterfall(&tt.rows[i], 20) {
 					text += s.text
 				}
 				got = append(got, text)
