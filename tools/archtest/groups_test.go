@@ -81,7 +81,7 @@ var modules = map[string][]string{
 	"capture":                           {"github.com/klauspost/compress"},
 	"mcpotel/example":                   {"go.opentelemetry.io/otel"},
 	"cmd/internal/cli":                  {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
-	"cmd/internal/inspect/hosts":        {"github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v4"},
+	"cmd/internal/inspect/hosts":        {"github.com/rogpeppe/go-internal/diff", "github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v4"},
 	"internal/proc/batchfile":           {"golang.org/x/sys"},
 	"internal/proc/filelock":            {"golang.org/x/sys"},
 	"internal/proc/inuse":               {"golang.org/x/sys"},

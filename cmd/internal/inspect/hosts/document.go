@@ -245,17 +245,19 @@ func (d *Document) splice(start, end int, text string) {
 	d.splices = append(d.splices, splice{start, end, text})
 }
 
-// edited returns the text with all edits.
-func (d *Document) edited() []byte {
-	list := slices.Clone(d.splices)
+// applied returns data with replacements. Of two that overlap, the first counts.
+func applied(data []byte, list []splice) []byte {
+	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b splice) int { return a.start - b.start })
-	out := make([]byte, 0, len(d.data)+1024)
+	out := make([]byte, 0, len(data)+1024)
 	pos := 0
 	for _, s := range list {
-		out = append(append(out, d.data[pos:s.start]...), s.text...)
-		pos = s.end
+		if s.start >= pos {
+			out = append(append(out, data[pos:s.start]...), s.text...)
+			pos = s.end
+		}
 	}
-	return append(out, d.data[pos:]...)
+	return append(out, data[pos:]...)
 }
 
 // fields locates the members of an entry that matter to a tap.
@@ -485,7 +487,7 @@ func (d *Document) Result() []byte {
 			return original
 		}
 	}
-	return d.edited()
+	return applied(d.data, d.splices)
 }
 
 // unrecorded reports whether an edit unwraps an entry that is not in the record. Such an entry is

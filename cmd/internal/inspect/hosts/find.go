@@ -40,40 +40,24 @@ func Find(e *Env) ([]File, error) {
 	for _, dir := range projectDirs(e, exists) {
 		places = append(places, projectLocations(dir)...)
 	}
-	rank := map[string]int{}
-	for i, name := range Names() {
-		rank[name] = i
-	}
-	sortStable(places, func(p location) int { return rank[p.host] })
+	names := Names()
+	slices.SortStableFunc(places, func(a, b location) int { return slices.Index(names, a.host) - slices.Index(names, b.host) })
 	seen := map[string]bool{}
 	log := e.records()
 	var files []File
 	for _, p := range places {
 		for _, path := range expandLocation(p.path) {
-			if id := filepath.Clean(path); seen[id] {
+			id := filepath.Clean(path)
+			if seen[id] {
 				continue
-			} else {
-				seen[id] = true
 			}
-			p.path = path
+			seen[id], p.path = true, path
 			if f, ok := readLocation(p, log); ok {
 				files = append(files, f)
 			}
 		}
 	}
 	return files, nil
-}
-
-// sortStable sorts by rank and keeps the order of equals.
-func sortStable(list []location, rank func(location) int) {
-	byRank := make([][]location, len(Names()))
-	for _, p := range list {
-		byRank[rank(p)] = append(byRank[rank(p)], p)
-	}
-	list = list[:0]
-	for _, ps := range byRank {
-		list = append(list, ps...)
-	}
 }
 
 // expandLocation returns the files that a path matches, which may contain a star for one folder.

@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -251,31 +250,16 @@ func notFound(files []File, target, host, rest string, isHost bool) error {
 
 // similarNames returns the names of servers similar to name, the nearest first, formatted by show.
 func similarNames(name string, list []Server, show func(Server) string) []string {
-	type hit struct {
-		text     string
-		distance int
-	}
-	var hits []hit
-	seen := map[string]bool{}
+	var similar spelling.Ranking
 	for _, s := range list {
-		text := printable.Line(show(s))
-		if seen[text] {
-			continue
-		}
-		seen[text] = true
 		a, b := strings.ToLower(name), strings.ToLower(s.Name)
 		d := spelling.Distance(a, b)
 		if a != "" && (strings.Contains(b, a) || b != "" && strings.Contains(a, b)) {
 			d = min(d, 1)
 		}
 		if d <= max(1, len(a)/3) {
-			hits = append(hits, hit{text, d})
+			similar.Add(printable.Line(show(s)), d)
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(a.distance, b.distance) })
-	var out []string
-	for _, h := range hits[:min(len(hits), maxSimilar)] {
-		out = append(out, h.text)
-	}
-	return out
+	return similar.Nearest(maxSimilar)
 }

@@ -258,36 +258,23 @@ func (b *Book) Suggest(word string) []string {
 	if len(word) > longest {
 		word = word[:longest]
 	}
-	type candidate struct {
-		name     string
-		distance int
-	}
-	var all []candidate
-	seen := map[string]bool{}
-	add := func(name string, distance int) {
-		if !seen[name] {
-			seen[name] = true
-			all = append(all, candidate{name, distance})
-		}
-	}
+	var similar spelling.Ranking
 	for _, g := range b.Index() {
 		for _, w := range g.Words {
 			for _, form := range spellings(w) {
 				d := spelling.Distance(word, strings.ToLower(form))
-				switch contains := len(word) > 2 && strings.Contains(strings.ToLower(form), word); {
-				case contains:
-					add(w, 1)
-				case d <= 1+len(word)/4:
-					add(w, d)
+				if len(word) > 2 && strings.Contains(strings.ToLower(form), word) {
+					d = min(d, 1)
+				}
+				if d <= 1+len(word)/4 {
+					similar.Add(w, d)
 				}
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b candidate) int { return a.distance - b.distance })
-	var names []string
-	for _, n := range all[:min(most, len(all))] {
-		name, _, _ := strings.Cut(n.name, " ") // of a code, the number
-		names = append(names, name)
+	names := similar.Nearest(most)
+	for i, name := range names {
+		names[i], _, _ = strings.Cut(name, " ") // of a code, the number
 	}
 	return names
 }

@@ -5,6 +5,8 @@
 // Distance is safe for concurrent use.
 package spelling
 
+import "slices"
+
 // maxCompared limits the compared bytes of a word, so that untrusted words cost little.
 const maxCompared = 64
 
@@ -34,4 +36,28 @@ func Distance(a, b string) int {
 		before, row = row, next
 	}
 	return row[len(b)]
+}
+
+// A Ranking collects names by their distance from a word. The zero value is empty.
+type Ranking struct {
+	names     []string
+	distances map[string]int
+}
+
+// Add adds a name. It does nothing if the name was added before.
+func (r *Ranking) Add(name string, distance int) {
+	if _, known := r.distances[name]; known {
+		return
+	}
+	if r.distances == nil {
+		r.distances = map[string]int{}
+	}
+	r.names, r.distances[name] = append(r.names, name), distance
+}
+
+// Nearest returns at most n names, the nearest first, and equally near ones in the order in which
+// they were added.
+func (r *Ranking) Nearest(n int) []string {
+	slices.SortStableFunc(r.names, func(a, b string) int { return r.distances[a] - r.distances[b] })
+	return slices.Clone(r.names[:min(n, len(r.names))])
 }

@@ -32,6 +32,21 @@ func TestDistance(t *testing.T) {
 	}
 }
 
+func TestRanking(t *testing.T) {
+	var r spelling.Ranking
+	if got := r.Nearest(3); len(got) != 0 {
+		t.Errorf("got %q of an empty ranking", got)
+	}
+	for i, name := range []string{"far", "near", "also near", "far", "first"} {
+		r.Add(name, []int{4, 1, 1, 0, 0}[i])
+	}
+	for n, want := range map[int]string{0: "[]", 2: "[first near]", 9: "[first near also near far]"} {
+		if got := fmt.Sprint(r.Nearest(n)); got != want {
+			t.Errorf("Nearest(%d): got %s, want %s", n, got, want)
+		}
+	}
+}
+
 func ExampleDistance() {
 	fmt.Println(spelling.Distance("serv", "serve"), spelling.Distance("serve", "sevre"))
 	// Output: 1 1
