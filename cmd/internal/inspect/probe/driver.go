@@ -154,7 +154,7 @@ func (d *driver) handshake(ctx context.Context) error {
 		return nil
 	}
 	if d.http != nil {
-		if d.rev != rev20241105 && d.rev != rev20250326 {
+		if d.rev != mcp.Revision20241105 && d.rev != mcp.Revision20250326 {
 			d.http.SetSessionHeader(wireclient.HeaderVersion, d.rev.String())
 		}
 		if id := a.header.Get(wireclient.HeaderSession); id != "" {

@@ -3,79 +3,123 @@ package probe
 import (
 	"bytes"
 	"cmp"
+	_ "embed"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"mcpwire/check"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
-// The revisions, oldest first.
-const (
-	rev20241105 = mcp.Revision20241105
-	rev20250326 = mcp.Revision20250326
-	rev20250618 = mcp.Revision20250618
-	rev20251125 = mcp.Revision20251125
-	rev20260728 = mcp.Revision20260728
-)
+const prefix = "probe/"
 
-// Lists of revisions for rules. They must not be modified.
-var (
-	legacy           = []mcp.Revision{rev20241105, rev20250326, rev20250618, rev20251125}
-	modern           = []mcp.Revision{rev20260728}
-	hasBatches       = []mcp.Revision{rev20250326}
-	lacksBatches     = []mcp.Revision{rev20250618, rev20251125, rev20260728}
-	hasOriginStatus  = []mcp.Revision{rev20251125, rev20260728}
-	hasSessions      = []mcp.Revision{rev20250326, rev20250618, rev20251125}
-	hasVersionHeader = []mcp.Revision{rev20250618, rev20251125}
-)
+//go:embed rules.txt
+var rulesText string
 
-// tables returns the rules by group.
-func tables() [][]check.Rule {
-	return [][]check.Rule{
-		rulesLife, rulesAnswers, rulesIDs, rulesVersions, rulesModern, rulesStdio, rulesShutdown, rulesHTTP, rulesBatch, rulesSession, rulesOrigin,
+// rules returns the rules of this package, sorted by id. They must not be modified.
+var rules = sync.OnceValue(func() []check.Rule {
+	list, err := readRules(rulesText)
+	if err != nil {
+		panic("probe: rules.txt: " + err.Error())
 	}
+	return list
+})
+
+// readRules parses the text of rules, without the comment at its beginning.
+func readRules(text string) (all []check.Rule, err error) {
+	var r check.Rule
+	var example *check.Example
+	for i, line := range append(strings.Split(text, "\n"), "rule: ") { // the last one ends the rule before it
+		if part, ok := strings.CutPrefix(line, "\t"); ok && example != nil {
+			example.Text = strings.TrimPrefix(example.Text+"\n"+part, "\n")
+			continue
+		}
+		key, value, ok := strings.Cut(line, ": ")
+		ok = ok || line == "" || strings.HasPrefix(line, "#")
+		switch key {
+		case "rule":
+			if r.ID != "" {
+				r.URL = pageURL(&r)
+				all = append(all, r)
+			}
+			r, example = check.Rule{ID: prefix + value}, nil
+		case "severity":
+			ok = r.Severity.UnmarshalText([]byte(value)) == nil
+		case "revisions":
+			r.Revisions, ok = parseRevisions(value)
+		case "title":
+			r.Title = value
+		case "why":
+			r.Why = value
+		case "fix":
+			r.Fix = value
+		case "url":
+			r.URL = value
+		case "good", "bad":
+			if example = &r.Good; key == "bad" {
+				example = &r.Bad
+			}
+			example.Revision, ok = mcp.ParseRevision(value)
+		default:
+			ok = ok && key == line
+		}
+		if !ok {
+			return nil, fmt.Errorf("line %d: %q", i+1, line)
+		}
+	}
+	slices.SortFunc(all, func(a, b check.Rule) int { return cmp.Compare(a.ID, b.ID) })
+	return all, nil
 }
 
-const prefix = "probe/"
+// parseRevisions parses "legacy" or dates.
+func parseRevisions(text string) (list []mcp.Revision, ok bool) {
+	if text == "legacy" {
+		return slices.DeleteFunc(mcp.Revisions(), mcp.Revision.Modern), true
+	}
+	for date := range strings.FieldsSeq(text) {
+		rev, ok := mcp.ParseRevision(date)
+		if !ok {
+			return nil, false
+		}
+		list = append(list, rev)
+	}
+	return list, true
+}
+
+// pageURL returns the complete URL of a rule's page.
+func pageURL(r *check.Rule) string {
+	if strings.HasPrefix(r.URL, "https:") {
+		return r.URL
+	}
+	newest := mcp.LatestRevision
+	if n := len(r.Revisions); n > 0 {
+		newest = r.Revisions[n-1]
+	}
+	return "https://modelcontextprotocol.io/specification/" + newest.String() + "/" + r.URL
+}
 
 // Rules returns the rules of this package, sorted by id. They belong to the caller.
 func Rules() []*check.Rule {
 	var all []*check.Rule
-	for _, table := range tables() {
-		for i := range table {
-			all = append(all, describe(&table[i]))
-		}
+	for _, r := range rules() {
+		r.Revisions = slices.Clone(r.Revisions)
+		all = append(all, &r)
 	}
-	slices.SortFunc(all, func(a, b *check.Rule) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
 // Lookup returns the rule of this package with an id. It belongs to the caller.
 func Lookup(id string) (*check.Rule, bool) {
-	for _, table := range tables() {
-		for i := range table {
-			if table[i].ID == id {
-				return describe(&table[i]), true
-			}
+	for _, r := range rules() {
+		if r.ID == id {
+			r.Revisions = slices.Clone(r.Revisions)
+			return &r, true
 		}
 	}
 	return nil, false
-}
-
-// describe returns a copy of a rule with the complete URL.
-func describe(r *check.Rule) *check.Rule {
-	d := *r
-	d.Revisions = slices.Clone(r.Revisions)
-	if !strings.HasPrefix(d.URL, "https:") {
-		newest := mcp.LatestRevision
-		if n := len(d.Revisions); n > 0 {
-			newest = d.Revisions[n-1]
-		}
-		d.URL = "https://modelcontextprotocol.io/specification/" + newest.String() + "/" + d.URL
-	}
-	return &d
 }
 
 // Enabled reports whether a rule is to be checked. only lists the rules to check, and empty means
@@ -245,53 +289,4 @@ func outage(a *reply) bool {
 // sameError reports whether two errors are equal.
 func sameError(a, b *jsonrpc.Error) bool {
 	return a != nil && b != nil && a.Code == b.Code && a.Message == b.Message && bytes.Equal(a.Data, b.Data)
-}
-
-// rulesLife are the rules about servers that fail.
-var rulesLife = []check.Rule{
-	{
-		ID: "probe/no-handshake", Severity: check.Error,
-		Title: "No handshake succeeded",
-		Why:   "No other test was possible: this server was not checked, and no client can use it.",
-		Fix:   "Read its standard error; mcpwire doctor looks for the cause. If it is slow, set a longer --connect-timeout.",
-		URL:   "basic/versioning",
-		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\nwait 30s"},
-	},
-	{
-		ID: "probe/died", Severity: check.Error,
-		Title: "A request makes the server exit",
-		Why:   "One invalid request ends all requests of all clients. The response to an invalid request must be an error.",
-		Fix:   "Catch exceptions of request handlers, and respond with an error.",
-		URL:   "basic",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n! TypeError: undefined is not an object\nexit 1"},
-	},
-	{
-		ID: "probe/unanswered", Severity: check.Error,
-		Title: "A request got no response in time",
-		Why:   "Every request must get a response, even if it is an error. Hosts wait until they time out, and then treat the server as dead.",
-		Fix:   "Respond to unknown and invalid requests too. If the server is only slow, set a longer --timeout.",
-		URL:   "basic#responses",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\nwait 10s"},
-	},
-	{
-		ID: "probe/fragile", Severity: check.Warning,
-		Title: "Invalid or very large input makes the server exit",
-		Why:   "A library that prints a line to the wrong pipe, or a large document, then disconnects the user.",
-		Fix:   "Ignore unreadable input, or respond with -32700 or -32600, and continue to read.",
-		URL:   "basic/transports#stdio",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> hello\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> hello\nexit 1"},
-	},
-	{
-		ID: "probe/error-code", Severity: check.Warning,
-		Title: "An error has the wrong code",
-		Why:   "Clients use the code to decide whether to offer an alternative, give up, or request the list again.",
-		Fix:   "Send -32601 for unknown methods, -32602 for invalid params, unknown names and unknown cursors, and -32603 only for internal errors.",
-		URL:   "basic#responses",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
-	},
 }

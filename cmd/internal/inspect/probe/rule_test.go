@@ -206,3 +206,36 @@ func TestWording(t *testing.T) {
 		}
 	})
 }
+
+// The revisions, oldest first, and by era.
+const (
+	rev20241105 = mcp.Revision20241105
+	rev20250326 = mcp.Revision20250326
+	rev20250618 = mcp.Revision20250618
+	rev20251125 = mcp.Revision20251125
+	rev20260728 = mcp.Revision20260728
+)
+
+var (
+	legacy = []mcp.Revision{rev20241105, rev20250326, rev20250618, rev20251125}
+	modern = []mcp.Revision{rev20260728}
+)
+
+// TestReadRules shows that texts that are not rules are errors.
+func TestReadRules(t *testing.T) {
+	const rule = "rule: a\nseverity: error\nrevisions: legacy\ntitle: T\nurl: basic\ngood: 2025-11-25\n\tinit\n\t> x\n"
+	list, err := readRules("# comment\n\n" + rule)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("got %d rules and %v", len(list), err)
+	}
+	want := check.Rule{ID: "probe/a", Severity: check.Error, Revisions: legacy, Title: "T", Good: check.Example{Revision: rev20251125, Text: "init\n> x"},
+		URL: "https://modelcontextprotocol.io/specification/2025-11-25/basic"}
+	if diff := cmp.Diff(want, list[0]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, text := range []string{"severity: bad", "revisions: 2001-01-01", "good: never", "size: 1", "title", "\tbefore an example", rule + "what: else"} {
+		if _, err := readRules(text); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+}

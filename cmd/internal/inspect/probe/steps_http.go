@@ -4,60 +4,10 @@ import (
 	"context"
 	"net/http"
 
-	"mcpwire/check"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
-
-// rulesHTTP are the rules about HTTP requests.
-var rulesHTTP = []check.Rule{
-	{
-		ID: "probe/http-body", Severity: check.Error,
-		Title: "A body that is not a message is accepted",
-		Why:   "The client concludes from the status that the server understood its message.",
-		Fix:   "Respond with 400 and -32700 to invalid JSON, and with 400 and -32600 to JSON that is not a message.",
-		URL:   "basic/transports/streamable-http#sending-messages",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 400 {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 202"},
-	},
-	{
-		ID: "probe/http-5xx", Severity: check.Warning,
-		Title: "A client error gets a 5xx status",
-		Why:   "Clients and proxies treat it as a server error, try again, and alert operators.",
-		Fix:   "Respond with 400 to unreadable bodies.",
-		URL:   "basic/transports/streamable-http#sending-messages",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 400 {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost hello\nreply 500"},
-	},
-	{
-		ID: "probe/http-lenient", Severity: check.Info,
-		Title: "A request with a wrong Accept or Content-Type is accepted",
-		Why:   "Browsers send text/plain to other sites without a preflight, so a strict Content-Type keeps web pages out. The specification does not say how to respond.",
-		Fix:   "Respond with 415 to anything but application/json, and with 406 to clients that do not accept both response types.",
-		URL:   "basic/transports/streamable-http#sending-messages",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Content-Type: text/plain\nreply 415"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Content-Type: text/plain\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
-	},
-	{
-		ID: "probe/header-spelling", Severity: check.Error, Revisions: modern,
-		Title: "A valid header in another spelling is rejected",
-		Why:   "Header names are case-insensitive, spaces around values are ignored, and values that a header cannot contain are in base64: proxies change the spelling.",
-		Fix:   "Compare names without regard to case, trim values, and decode =?base64?…?= before comparing.",
-		URL:   "basic/transports/streamable-http#custom-header-values",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?bm9ib2R5?=\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"_meta\":{$meta}}}\n  Mcp-Name: =?base64?bm9ib2R5?=\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32020,\"message\":\"Mcp-Name differs\"}}"},
-	},
-	{
-		ID: "probe/http-method", Severity: check.Warning, Revisions: modern,
-		Title: "GET or DELETE does not get 405",
-		Why:   "It tells legacy clients at once that the server has no streams and sessions.",
-		Fix:   "Respond with 405 to every method but POST.",
-		URL:   "basic/transports/streamable-http",
-		Good:  check.Example{Revision: rev20260728, Text: "http\nget\nreply 405"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\nget\nreply 500"},
-	},
-}
 
 // badBodies posts bodies that are not messages.
 func badBodies(ctx context.Context, d *driver) {
@@ -108,7 +58,7 @@ func wrongHeaders(ctx context.Context, d *driver) {
 		{"a request without Mcp-Method", mcp.MethodDiscover, nil, func(h http.Header) { h.Del("Mcp-Method") }},
 		{"a request with a wrong Mcp-Method", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("Mcp-Method", mcp.MethodToolsList) }},
 		{"a request with Mcp-Method in upper case", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("Mcp-Method", "SERVER/DISCOVER") }},
-		{"a request with a wrong MCP-Protocol-Version", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("MCP-Protocol-Version", rev20251125.String()) }},
+		{"a request with a wrong MCP-Protocol-Version", mcp.MethodDiscover, nil, func(h http.Header) { h.Set("MCP-Protocol-Version", mcp.Revision20251125.String()) }},
 		{"a request with a wrong Mcp-Name", mcp.MethodToolsCall, name(noSuchTool), func(h http.Header) { h.Set("Mcp-Name", "other") }},
 		{"a request without Mcp-Name", mcp.MethodToolsCall, name(noSuchTool), func(h http.Header) { h.Del("Mcp-Name") }},
 	} {
@@ -163,55 +113,6 @@ func otherMethods(ctx context.Context, d *driver) {
 	}
 }
 
-// rulesSession are the rules about sessions and the version header.
-var rulesSession = []check.Rule{
-	{
-		ID: "probe/session-missing", Severity: check.Warning, Revisions: hasSessions,
-		Title: "A request without a session id is accepted",
-		Why:   "The server has assigned an id to the client, so without it the server cannot tell which session the request belongs to.",
-		Fix:   "Respond with 400 to requests without Mcp-Session-Id, except initialize.",
-		URL:   "basic/transports#session-management",
-		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\nsession S1\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 400"},
-		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\nsession S1\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -Mcp-Session-Id\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"},
-	},
-	{
-		ID: "probe/session-unknown", Severity: check.Warning, Revisions: hasSessions,
-		Title: "A request with an unknown session id is accepted",
-		Why:   "Only the id separates sessions: an invented one must not open any.",
-		Fix:   "Respond with 404 to unknown ids.",
-		URL:   "basic/transports#session-management",
-		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\nsession nobodys\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 404"},
-		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\nsession nobodys\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"},
-	},
-	{
-		ID: "probe/session-status", Severity: check.Error, Revisions: hasSessions,
-		Title: "The id of an ended session does not get 404",
-		Why:   "404 tells clients to start a new session. At any other status they continue with the old one, and every request fails.",
-		Fix:   "Respond with 404 to the id of a session that has ended.",
-		URL:   "basic/transports#session-management",
-		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\ndelete\nreply 200\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 404"},
-		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\ndelete\nreply 200\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\nreply 400"},
-	},
-	{
-		ID: "probe/version-status", Severity: check.Error, Revisions: hasVersionHeader,
-		Title: "An unknown version in the header does not get 400",
-		Why:   "Clients interpret other statuses differently: 404 as an ended session, 500 as a server error.",
-		Fix:   "Respond with 400 to an MCP-Protocol-Version that the server does not speak.",
-		URL:   "basic/transports#protocol-version-header",
-		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  MCP-Protocol-Version: 1999-12-31\nreply 400"},
-		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  MCP-Protocol-Version: 1999-12-31\nreply 500"},
-	},
-	{
-		ID: "probe/version-absent", Severity: check.Warning, Revisions: hasVersionHeader,
-		Title: "A request without MCP-Protocol-Version is rejected",
-		Why:   "Older clients do not know the header. Servers should treat such clients as older ones.",
-		Fix:   "Assume the version of the session, or the last version without the header.",
-		URL:   "basic/transports#protocol-version-header",
-		Good:  check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "http\ninit\npost {\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}\n  -MCP-Protocol-Version\nreply 400"},
-	},
-}
-
 // sessions sends missing, invented and expired session ids.
 func sessions(ctx context.Context, d *driver) {
 	if d.http.SessionHeader(wireclient.HeaderSession) == "" {
@@ -262,46 +163,6 @@ func versionHeader(ctx context.Context, d *driver) {
 func getStream(ctx context.Context, d *driver) {
 	a := d.send(ctx, outgoing{method: http.MethodGet})
 	d.connectionEnded(&a, "GET")
-}
-
-// rulesOrigin are the rules about requests from web pages.
-var rulesOrigin = []check.Rule{
-	{
-		ID: "probe/origin", Severity: check.Error,
-		Title: "A server on this machine accepts requests of any web page",
-		Why:   "A page that the user visits can reach the server through the browser, by DNS rebinding, and call its tools.",
-		Fix:   "Respond with 403 to an Origin that is not allowed; requests without Origin do not come from browsers.",
-		URL:   "basic/transports/streamable-http#security-warning",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
-	},
-	{
-		ID: "probe/origin-remote", Severity: check.Info,
-		Title: "The server accepts requests of any web page",
-		Why:   "This may be intended, but not for a server that identifies its users by cookies or by their network.",
-		Fix:   "Respond with 403 to an Origin that is not allowed.",
-		URL:   "basic/transports/streamable-http#security-warning",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
-	},
-	{
-		ID: "probe/origin-status", Severity: check.Error, Revisions: hasOriginStatus,
-		Title: "A foreign Origin is rejected with another status than 403",
-		Why:   "Clients use the status to decide what to do: after 400 and 404 they try older protocols.",
-		Fix:   "Respond with 403.",
-		URL:   "basic/transports/streamable-http#security-warning",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 403"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Origin+: http://evil.invalid\nreply 400"},
-	},
-	{
-		ID: "probe/host", Severity: check.Info,
-		Title: "A server on this machine does not check Host",
-		Why:   "With DNS rebinding, requests of foreign pages have a foreign Host. They have an Origin too, but not in all requests.",
-		Fix:   "Respond with 403 to hosts other than localhost, 127.0.0.1 and [::1] while listening on loopback.",
-		URL:   "basic/transports/streamable-http#security-warning",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Host: evil.invalid\nreply 403"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n  Host: evil.invalid\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
-	},
 }
 
 // origins sends requests as a foreign page would.

@@ -13,100 +13,6 @@ import (
 	"mcpwire/mcp"
 )
 
-// rulesAnswers are the rules about requests that must fail.
-var rulesAnswers = []check.Rule{
-	{
-		ID: "probe/unknown-method", Severity: check.Error,
-		Title: "An unknown method gets a result",
-		Why:   "Clients detect features by errors: an empty result looks like a feature that does nothing.",
-		Fix:   "Respond with -32601 to methods that are not implemented.",
-		URL:   "basic#responses",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"vendor/x\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-	},
-	{
-		ID: "probe/invalid-params", Severity: check.Warning,
-		Title: "A request without a required parameter gets a result",
-		Why:   "The client never learns of its error: the result goes to the model.",
-		Fix:   "Respond with -32602 to tools/call without a name, and to params of the wrong type.",
-		URL:   "server/tools#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no name\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
-	},
-	{
-		ID: "probe/unknown-tool", Severity: check.Error,
-		Title: "A call to an unknown tool succeeds",
-		Why:   "The model assumes that the tool ran.",
-		Fix:   "Respond with -32602 to names that are not in tools/list.",
-		URL:   "server/tools#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":[]}}"},
-	},
-	{
-		ID: "probe/unknown-resource", Severity: check.Warning,
-		Title: "Reading an unknown resource succeeds",
-		Why:   "Clients cannot tell an empty file from a missing one.",
-		Fix:   "Respond with -32602, or -32002 in legacy revisions, to unknown URIs.",
-		URL:   "server/resources#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002,\"message\":\"not found\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"resources\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":\"x://nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"contents\":[{\"uri\":\"x://nobody\",\"text\":\"\"}]}}"},
-	},
-	{
-		ID: "probe/unknown-prompt", Severity: check.Warning,
-		Title: "An unknown prompt gets a result",
-		Why:   "The user gets a conversation that was not intended.",
-		Fix:   "Respond with -32602 to names that are not in prompts/list.",
-		URL:   "server/prompts#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"prompts\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/get\",\"params\":{\"name\":\"nobody\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"messages\":[]}}"},
-	},
-	{
-		ID: "probe/unknown-completion", Severity: check.Info,
-		Title: "A completion for an unknown prompt gets a result",
-		Why:   "The client offers values for a prompt that does not exist.",
-		Fix:   "Respond with -32602 to unknown references.",
-		URL:   "server/utilities/completion#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown prompt\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"completions\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"completion/complete\",\"params\":{\"ref\":{\"type\":\"ref/prompt\",\"name\":\"nobody\"},\"argument\":{\"name\":\"a\",\"value\":\"\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"completion\":{\"values\":[]}}}"},
-	},
-	{
-		ID: "probe/invalid-cursor", Severity: check.Warning,
-		Title: "An unknown cursor gets a result",
-		Why:   "A client with an expired cursor gets an arbitrary page, and its list has gaps or duplicates.",
-		Fix:   "Respond with -32602 to unknown cursors.",
-		URL:   "server/utilities/pagination#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid cursor\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"nobodys\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
-	},
-	{
-		ID: "probe/invalid-level", Severity: check.Warning, Revisions: legacy,
-		Title: "logging/setLevel accepts an unknown level",
-		Why:   "The client assumes that the level is set.",
-		Fix:   "Respond with -32602 to anything but the eight levels.",
-		URL:   "server/utilities/logging#error-handling",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"invalid level\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"logging\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"logging/setLevel\",\"params\":{\"level\":\"loud\"}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-	},
-	{
-		ID: "probe/failing", Severity: check.Warning,
-		Title: "A valid request fails in the server",
-		Why:   "The server may need something that is missing in this environment: the network, a login, a service. Its real response is unknown.",
-		Fix:   "Read its standard error, and check the server again with everything it needs. A list that does not depend on a missing service should not fail.",
-		URL:   "basic#responses",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"fetch failed\"}}"},
-	},
-	{
-		ID: "probe/refused", Severity: check.Error,
-		Title: "A valid request is rejected",
-		Why:   "The server has declared the capability for the request, or every server must support it, and clients rely on that.",
-		Fix:   "Implement declared capabilities, or do not declare them.",
-		URL:   "basic#responses",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-	},
-}
-
 // lists reads all pages of the lists that the server has declared.
 func lists(ctx context.Context, d *driver) {
 	d.usual = true
@@ -306,28 +212,6 @@ func cancelUnknown(ctx context.Context, d *driver) {
 	}
 }
 
-// rulesIDs are the rules about ids and large messages.
-var rulesIDs = []check.Rule{
-	{
-		ID: "probe/id-huge", Severity: check.Info,
-		Title: "A request with an id of more than 53 bits gets no response, or one with another id",
-		Why:   "Clients that count from a large number, or use a hash as an id, wait forever. Therefore most count from 1.",
-		Fix:   "Keep the text of ids, and do not parse them as floating-point numbers.",
-		URL:   "basic#requests",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"result\":{}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9007199254740993,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":9007199254740992,\"result\":{}}"},
-	},
-	{
-		ID: "probe/large-message", Severity: check.Info,
-		Title: "A request with an argument of 1 MiB fails",
-		Why:   "Documents and images can have this size. The specification has no limit, and hosts do not expect one.",
-		Fix:   "Allow several megabytes; reject more with an error.",
-		URL:   "server/tools#calling-tools",
-		Good:  check.Example{Revision: rev20251125, Text: "init server={\"tools\":{}}\n# the argument has 1 MiB\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"arguments\":{\"text\":\"xxx\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"unknown tool\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "http\n# the argument has 1 MiB\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"nobody\",\"arguments\":{\"text\":\"xxx\"}}}\nreply 413"},
-	},
-}
-
 // plainIDs sends ids that are easy to get wrong. Package check checks the ids of the responses.
 func plainIDs(ctx context.Context, d *driver) {
 	for _, id := range []string{`0`, `-1`, `9007199254740991`, `"7"`, `"a\u0062"`, `"ü/\"\\"`, `""`, `"` + strings.Repeat("x", 300) + `"`} {
@@ -414,28 +298,6 @@ func bigArgument(ctx context.Context, d *driver) {
 	}
 }
 
-// rulesBatch are the rules about batches.
-var rulesBatch = []check.Rule{
-	{
-		ID: "probe/batch", Severity: check.Warning, Revisions: hasBatches,
-		Title: "A batch is rejected",
-		Why:   "In this revision only, servers must accept several messages in an array. Very few clients send one.",
-		Fix:   "Respond to all requests of the array, in an array.",
-		URL:   "basic#batching",
-		Good:  check.Example{Revision: rev20250326, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
-		Bad:   check.Example{Revision: rev20250326, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32600,\"message\":\"no batches\"}}"},
-	},
-	{
-		ID: "probe/batch-taken", Severity: check.Info, Revisions: lacksBatches,
-		Title: "A batch is accepted in a revision without batches",
-		Why:   "Other servers and proxies reject it. The specification does not say how to respond.",
-		Fix:   "Respond with -32600 to an array.",
-		URL:   "changelog",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,\"message\":\"no batches\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> [{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]\n< [{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}]"},
-	},
-}
-
 // batch sends two requests in an array.
 func batch(ctx context.Context, d *driver) {
 	first, second := d.nextID(), d.nextID()
@@ -448,7 +310,7 @@ func batch(ctx context.Context, d *driver) {
 		d.r.recorder.waive(a.requestEvent)
 	}
 	switch {
-	case a.state == disconnected && d.rev != rev20250326:
+	case a.state == disconnected && d.rev != mcp.Revision20250326:
 		d.reportFragile(&a, "after a batch")
 	case a.succeeded():
 		d.r.recorder.waive(a.event)

@@ -3,60 +3,10 @@ package probe
 import (
 	"context"
 
-	"mcpwire/check"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
-
-// rulesVersions are the rules about the legacy handshake.
-var rulesVersions = []check.Rule{
-	{
-		ID: "probe/version-echoed", Severity: check.Error, Revisions: legacy,
-		Title: "The server accepts an unknown version",
-		Why:   "It does not check the version, and also accepts future versions, whose rules it does not know: both sides then follow different rules.",
-		Fix:   "If the server does not speak the proposed version, respond with the latest one that it speaks.",
-		URL:   "basic/lifecycle#version-negotiation",
-		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
-	},
-	{
-		ID: "probe/version-error", Severity: check.Warning, Revisions: legacy,
-		Title: "An unsupported version gets an error",
-		Why:   "The client cannot know which version to try next. By the specification, the server responds with another version; only an example shows an error.",
-		Fix:   "Respond with the latest version that the server speaks.",
-		URL:   "basic/lifecycle#version-negotiation",
-		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"1999-12-31\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"Unsupported protocol version\"}}"},
-	},
-	{
-		ID: "probe/ping-first", Severity: check.Warning, Revisions: legacy,
-		Title: "ping before initialize gets no result",
-		Why:   "Clients may send ping at any time, to check whether the server has started.",
-		Fix:   "Respond to ping with {}, whatever the state of the session.",
-		URL:   "basic/utilities/ping",
-		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not initialized\"}}"},
-	},
-	{
-		ID: "probe/before-initialize", Severity: check.Info, Revisions: legacy,
-		Title: "The server handles requests before initialize",
-		Why:   "The server does not know the client's version yet. The specification does not say how to respond.",
-		Fix:   "Respond with an error until the handshake is complete.",
-		URL:   "basic/lifecycle#initialization",
-		Good:  check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not initialized\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"tools\":[]}}"},
-	},
-	{
-		ID: "probe/second-initialize", Severity: check.Info, Revisions: legacy,
-		Title: "A second initialize gets a result",
-		Why:   "The client cannot tell which negotiated state is in effect. The specification does not say how to respond.",
-		Fix:   "Respond with an error to initialize after the handshake.",
-		URL:   "basic/lifecycle#initialization",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-32600,\"message\":\"already initialized\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n< {\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{\"protocolVersion\":\"$rev\",\"capabilities\":{},\"serverInfo\":{\"name\":\"s\",\"version\":\"1\"}}}"},
-	},
-}
 
 // unknownOffer proposes a version that does not exist.
 func unknownOffer(ctx context.Context, d *driver) {
@@ -126,55 +76,6 @@ func secondInitialize(ctx context.Context, d *driver) {
 	if a.state == timedOut {
 		d.r.recorder.waive(a.requestEvent)
 	}
-}
-
-// rulesModern are the rules about servers without a handshake.
-var rulesModern = []check.Rule{
-	{
-		ID: "probe/modern-refusal", Severity: check.Error, Revisions: modern,
-		Title: "A request is rejected with the wrong error",
-		Why:   "Clients use the code to tell whether a server is modern, and which version to try next.",
-		Fix:   "Send -32601 for unknown methods, -32602 for missing metadata, and -32022 for unsupported versions.",
-		URL:   "basic#error-codes",
-		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32603,\"message\":\"internal error\"}}"},
-	},
-	{
-		ID: "probe/modern-status", Severity: check.Error, Revisions: modern,
-		Title: "A request is rejected with the wrong HTTP status",
-		Why:   "Clients use code and status to tell whether a server is modern, which version to try next, and which headers to fix.",
-		Fix:   "Send -32601 with status 404 for unknown methods; with status 400, send -32602 for missing metadata, -32020 for headers that do not match, and -32022 for unsupported versions.",
-		URL:   "basic/transports/streamable-http#server-validation",
-		Good:  check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 400 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "http\npost {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{}}}\nreply 200 {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no protocolVersion\"}}"},
-	},
-	{
-		ID: "probe/client-info-required", Severity: check.Error, Revisions: modern,
-		Title: "A request without clientInfo is rejected",
-		Why:   "It is optional: clients that do not identify themselves omit it.",
-		Fix:   "Require only protocolVersion and clientCapabilities.",
-		URL:   "basic#_meta",
-		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\",\"supportedVersions\":[\"$rev\"],\"capabilities\":{},\"ttlMs\":0,\"cacheScope\":\"public\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32602,\"message\":\"no clientInfo\"}}"},
-	},
-	{
-		ID: "probe/removed-method", Severity: check.Error, Revisions: modern,
-		Title: "A method that the revision no longer has gets a result",
-		Why:   "The revision has no sessions to ping, to initialize or to set a level for: the client treats the server as one of the other era.",
-		Fix:   "Respond with -32601 to ping, initialize and logging/setLevel with the metadata of a modern request.",
-		URL:   "basic/versioning",
-		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"resultType\":\"complete\"}}"},
-	},
-	{
-		ID: "probe/listen", Severity: check.Error, Revisions: modern,
-		Title: "subscriptions/listen is neither acknowledged nor rejected",
-		Why:   "The client cannot tell whether it will be notified of changes.",
-		Fix:   "Send notifications/subscriptions/acknowledged first, with the accepted part of the filter, even if it is empty; or respond with -32601.",
-		URL:   "basic/utilities/subscriptions",
-		Good:  check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{$meta}}}\n< {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{\"notifications\":{},\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":1}}}"},
-		Bad:   check.Example{Revision: rev20260728, Text: "> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{\"notifications\":{\"toolsListChanged\":true},\"_meta\":{$meta}}}\nwait 10s"},
-	},
 }
 
 // modernRefusal reports an error response that differs from what modern revisions require. status

@@ -7,40 +7,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/check"
 	"mcpwire/jsonrpc"
 )
-
-// rulesStdio are the rules about lines that are not messages.
-var rulesStdio = []check.Rule{
-	{
-		ID: "probe/garbage-unanswered", Severity: check.Info,
-		Title: "A line that is not JSON is silently ignored",
-		Why:   "The sender waits for a response that never arrives. JSON-RPC defines an error for it, which many servers do not send.",
-		Fix:   "Respond with -32700 and no id.",
-		URL:   "https://www.jsonrpc.org/specification#error_object",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> hello\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> hello\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-	},
-	{
-		ID: "probe/invalid-request", Severity: check.Info,
-		Title: "JSON that is not a message does not get -32600",
-		Why:   "The sender waits for a response that never arrives, or looks for the error in the wrong place.",
-		Fix:   "Respond with -32600, and with the id if it is valid.",
-		URL:   "https://www.jsonrpc.org/specification#error_object",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32600,\"message\":\"not a request\"}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"id\":1,\"method\":\"tools/list\"}\n> {\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}}"},
-	},
-	{
-		ID: "probe/line-ends", Severity: check.Info,
-		Title: "The server does not accept blank lines or lines that end in CR LF",
-		Why:   "Clients on Windows, and people with a terminal, write such lines. The specification does not mention them.",
-		Fix:   "Ignore blank lines, and treat CR before LF as white space, as JSON does.",
-		URL:   "basic/transports#stdio",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n>(crlf) {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-	},
-}
 
 // sendMalformed sends a text that need not be answered, and then a request that must be. An error
 // without an id that comes meanwhile is the response to the text.
@@ -130,37 +98,6 @@ func lineEnds(ctx context.Context, d *driver) {
 		d.waiveEnd(&a)
 		d.report("line-ends", &a, "a request that ends in CR LF %s", d.outcomeText(&a))
 	}
-}
-
-// rulesShutdown are the rules about the end of a process.
-var rulesShutdown = []check.Rule{
-	{
-		ID: "probe/eof", Severity: check.Warning,
-		Title: "The server does not exit when its standard input ends",
-		Why:   "The end of its input tells a server that its host has exited; no other way works on all systems. Servers that do not exit remain, one for each start.",
-		Fix:   "Exit when standard input ends; do not wait for timers, watchers or sockets.",
-		URL:   "basic/transports/stdio#shutdown",
-		Good:  check.Example{Revision: rev20251125, Text: "init\neof >\nexit 0"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\neof >\nwait 5s\nexit signal terminated"},
-	},
-	{
-		ID: "probe/sigterm", Severity: check.Warning,
-		Title: "The server does not exit after SIGTERM",
-		Why:   "Hosts then kill it, and its unsaved data is lost; service managers wait for minutes.",
-		Fix:   "Do not handle SIGTERM, or exit soon after it.",
-		URL:   "basic/transports/stdio#shutdown",
-		Good:  check.Example{Revision: rev20251125, Text: "init\nexit signal terminated"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\nwait 5s\nexit signal killed"},
-	},
-	{
-		ID: "probe/eof-answers", Severity: check.Info,
-		Title: "Requests just before the end of the input get no response",
-		Why:   "Scripts that write requests into a pipe, and shells, close it at once. The specification does not say what to do.",
-		Fix:   "Respond to all requests already read, then exit.",
-		URL:   "basic/transports/stdio#shutdown",
-		Good:  check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\nexit 0"},
-		Bad:   check.Example{Revision: rev20251125, Text: "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\neof >\nexit 0"},
-	},
 }
 
 // maxExitTime is how long a server may take to end.
