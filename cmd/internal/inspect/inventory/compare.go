@@ -69,7 +69,7 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 		c.definitions(kind, a, b)
 	}
 	c.answers(a, b)
-	slices.SortStableFunc(c.list, func(x, y Difference) int { return impactRank(y.Impact) - impactRank(x.Impact) })
+	slices.SortStableFunc(c.list, func(x, y Difference) int { return y.Impact.Rank() - x.Impact.Rank() })
 	return c.list
 }
 
@@ -77,15 +77,11 @@ func Compare(a, b *Inventory, opts *Options) []Difference {
 func Worst(list []Difference) Impact {
 	worst := Impact("")
 	for _, d := range list {
-		if impactRank(d.Impact) > impactRank(worst) {
+		if d.Impact.Rank() > worst.Rank() {
 			worst = d.Impact
 		}
 	}
 	return worst
-}
-
-func impactRank(v Impact) int {
-	return slices.Index([]Impact{"", schemadiff.Annotations, schemadiff.Compatible, schemadiff.Unclear, schemadiff.Breaking}, v)
 }
 
 type comparison struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"mcpwire/capture"
@@ -116,15 +117,7 @@ func (a *reply) set(m *jsonrpc.Message, text []byte, n uint64) {
 // failed reports whether the response is an error with one of the codes, or any error if there are
 // no codes.
 func (a *reply) failed(codes ...jsonrpc.Code) bool {
-	if a.rpcError == nil {
-		return false
-	}
-	for _, c := range codes {
-		if a.rpcError.Code == c {
-			return true
-		}
-	}
-	return len(codes) == 0
+	return a.rpcError != nil && (len(codes) == 0 || slices.Contains(codes, a.rpcError.Code))
 }
 
 // succeeded reports whether the response is a result.

@@ -113,7 +113,7 @@ func (d *driver) handshake(ctx context.Context) error {
 		supported := texts(elements(member(a.result, "supportedVersions"), maxPages))
 		d.negotiated = a.succeeded() && slices.Contains(supported, d.rev.String())
 		if d.negotiated {
-			d.r.noteVersions(supported)
+			d.r.serverVersions.Store(&supported)
 		}
 	} else {
 		a = d.send(ctx, outgoing{body: request(d.nextID(), mcp.MethodInitialize, d.r.initialize(d.rev.String())), id: d.lastID(), wait: d.r.connectTimeout(d.job)})

@@ -24,7 +24,7 @@ type httpConn struct {
 func newHTTPConn(r *run, j *job, modern bool) *httpConn {
 	c := &wireclient.HTTP{
 		Transport: r.transport, UserAgent: r.opts.Client + "/" + r.opts.Version, MaxMessage: maxFrame, MaxStream: maxVisit,
-		Record: r.recorder.record, Session: r.nextSession(j), NextExchange: r.nextExchange,
+		Record: r.recorder.record, Session: r.nextSession(j), NextExchange: func() uint64 { return r.exchanges.Add(1) },
 	}
 	if modern {
 		c.HeaderMirror = &wireclient.HeaderMirror{Version: mcp.LatestRevision.String()}

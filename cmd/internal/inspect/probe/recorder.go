@@ -122,6 +122,10 @@ func (r *recorder) discard(sessions []uint64, why string) {
 func (r *recorder) counts(session uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.countsLocked(session)
+}
+
+func (r *recorder) countsLocked(session uint64) bool {
 	s := r.sessions[session]
 	return s == nil || !s.discarded
 }
@@ -149,10 +153,6 @@ func (r *recorder) close() ([]check.Finding, uint64) {
 			events -= s.events
 		}
 	}
-	dropped := func(f *check.Finding) bool {
-		s := r.sessions[f.Session]
-		return s != nil && s.discarded
-	}
 	var list []check.Finding
 	for _, f := range r.findings {
 		rules, ok := r.waived[f.Event]
@@ -160,7 +160,7 @@ func (r *recorder) close() ([]check.Finding, uint64) {
 			list = append(list, f)
 		}
 	}
-	list = slices.DeleteFunc(append(list, r.ownFindings...), func(f check.Finding) bool { return dropped(&f) })
+	list = slices.DeleteFunc(append(list, r.ownFindings...), func(f check.Finding) bool { return !r.countsLocked(f.Session) })
 	slices.SortStableFunc(list, func(a, b check.Finding) int { return r.compareEvents(a.Session, a.Event, b.Session, b.Event) })
 	return list, events
 }
@@ -225,13 +225,5 @@ func (r *recorder) report(f check.Finding) {
 }
 
 func appliesTo(r *check.Rule, rev mcp.Revision) bool {
-	if r.Revisions == nil || rev == mcp.RevisionNone {
-		return true
-	}
-	for _, one := range r.Revisions {
-		if one == rev {
-			return true
-		}
-	}
-	return false
+	return r.Revisions == nil || rev == mcp.RevisionNone || slices.Contains(r.Revisions, rev)
 }

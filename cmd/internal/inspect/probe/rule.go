@@ -273,7 +273,7 @@ func (r *run) sdkOf(f *check.Finding, lib *sdk, answers map[uint64]bool) string 
 		return ""
 	case slices.Contains(lib.rules, f.Rule.ID), slices.Contains(lib.replyRules, f.Rule.ID) && answers[f.Event]:
 		return lib.name
-	case f.Rule.ID == "probe/invalid-cursor" && !r.paged:
+	case f.Rule.ID == "probe/invalid-cursor" && !r.paged.Load():
 		// A server without pages leaves cursors to the library.
 		return lib.name
 	}

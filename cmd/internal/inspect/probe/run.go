@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/capture"
@@ -220,18 +221,20 @@ type run struct {
 	// others are the goroutines that serve no job.
 	others sync.WaitGroup
 
-	// mu guards the fields below, which concurrent jobs change.
-	mu                  sync.Mutex
-	sessions, exchanges uint64
-	requests            int
+	exchanges atomic.Uint64
 	// serverVersions are the supported versions in the result of server/discover.
-	serverVersions []string
+	serverVersions atomic.Pointer[[]string]
+	// paged reports that a list had a cursor.
+	paged atomic.Bool
+
+	// mu guards the fields below, which concurrent jobs change.
+	mu       sync.Mutex
+	sessions uint64
+	requests int
 	// slowest is the longest time of a handshake, or 0 before the first.
 	slowest    time.Duration
 	sdkReplies []sdkReply
 	failures   []*Failure
-	// paged reports that a list had a cursor.
-	paged bool
 }
 
 // Run probes a server. opts may be nil. With an error, the report contains the results so far.
@@ -265,10 +268,7 @@ func newRun(target *Target, opts *Options) *run {
 	}
 	r.wanted = slices.Clone(o.Revisions)
 	slices.Reverse(r.wanted)
-	r.transport = target.Transport
-	if r.transport == nil {
-		r.transport = http.DefaultTransport
-	}
+	r.transport = cmp.Or(target.Transport, http.DefaultTransport)
 	if r.start = target.Start; r.start == nil {
 		r.start = starter(target)
 	}
@@ -304,31 +304,12 @@ func (r *run) noteStart(d time.Duration) {
 	r.slowest = max(r.slowest, d)
 }
 
-// noteVersions records the versions that the server supports.
-func (r *run) noteVersions(versions []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.serverVersions = versions
-}
-
+// supported returns the versions in the result of server/discover, or nil.
 func (r *run) supported() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.serverVersions
-}
-
-// notePages records that a list had a cursor.
-func (r *run) notePages() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.paged = true
-}
-
-func (r *run) nextExchange() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.exchanges++
-	return r.exchanges
+	if list := r.serverVersions.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // replyTimeout returns the timeout for a message.

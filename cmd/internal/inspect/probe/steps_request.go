@@ -63,7 +63,7 @@ func lists(ctx context.Context, d *driver) {
 			if len(cursor) == 0 || cursor[0] != '"' {
 				break
 			}
-			d.r.notePages()
+			d.r.paged.Store(true)
 			params = object{"cursor": textOf(cursor)}
 		}
 	}

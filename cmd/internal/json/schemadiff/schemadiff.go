@@ -71,12 +71,13 @@ func Compare(before, after []byte, direction Direction) []Change {
 	c := &comparer{direction: direction, roots: [2]any{a, b}, seen: map[[2]uintptr]bool{}}
 	c.schema("", a, b, 0)
 	slices.SortStableFunc(c.changes, func(x, y Change) int {
-		return cmp.Or(rank(y.Impact)-rank(x.Impact), strings.Compare(x.Pointer, y.Pointer))
+		return cmp.Or(y.Impact.Rank()-x.Impact.Rank(), strings.Compare(x.Pointer, y.Pointer))
 	})
 	return c.changes
 }
 
-func rank(v Impact) int {
+// Rank returns a number that is greater for a worse impact.
+func (v Impact) Rank() int {
 	return slices.Index([]Impact{"", Annotations, Compatible, Unclear, Breaking}, v)
 }
 
@@ -114,19 +115,11 @@ func (c *comparer) add(pointer string, v Impact, format string, args ...any) {
 // narrowed reports that a schema allows less than before, widened that it allows more. The first
 // breaks writers, the second readers.
 func (c *comparer) narrowed(pointer, format string, args ...any) {
-	v := Breaking
-	if c.direction == Output {
-		v = Compatible
-	}
-	c.add(pointer, v, format, args...)
+	c.add(pointer, map[Direction]Impact{Input: Breaking, Output: Compatible}[c.direction], format, args...)
 }
 
 func (c *comparer) widened(pointer, format string, args ...any) {
-	v := Compatible
-	if c.direction == Output {
-		v = Breaking
-	}
-	c.add(pointer, v, format, args...)
+	c.add(pointer, map[Direction]Impact{Input: Compatible, Output: Breaking}[c.direction], format, args...)
 }
 
 // schema compares two schemas.
@@ -256,9 +249,6 @@ func lookup(v any, pointer string) (any, bool) {
 	return v, true
 }
 
-// Escapes of JSON pointers (https://www.rfc-editor.org/rfc/rfc6901#section-3).
-var ()
-
 // childPointer returns the pointer of a member.
 func childPointer(at string, parts ...string) string {
 	for _, p := range parts {
@@ -289,13 +279,7 @@ var allTypes = []string{"array", "boolean", "integer", "null", "number", "object
 
 // types compares the allowed types.
 func (c *comparer) types(at string, a, b map[string]any) {
-	x, y := typesOf(a), typesOf(b)
-	if removed := difference(x, y); len(removed) > 0 {
-		c.narrowed(childPointer(at, "type"), "%s is no longer allowed", strings.Join(removed, ", "))
-	}
-	if added := difference(y, x); len(added) > 0 {
-		c.widened(childPointer(at, "type"), "%s is allowed now", strings.Join(added, ", "))
-	}
+	c.lists(childPointer(at, "type"), typesOf(a), typesOf(b))
 }
 
 func typesOf(m map[string]any) []string {
@@ -343,12 +327,17 @@ func (c *comparer) values(at string, a, b map[string]any) {
 	case !yok:
 		c.widened(at, "anything is allowed now, where only %s were before", clip.String(strings.Join(x, ", "), 200))
 	default:
-		if removed := difference(x, y); len(removed) > 0 {
-			c.narrowed(at, "%s is no longer allowed", clip.String(strings.Join(removed, ", "), 200))
-		}
-		if added := difference(y, x); len(added) > 0 {
-			c.widened(at, "%s is allowed now", clip.String(strings.Join(added, ", "), 200))
-		}
+		c.lists(at, x, y)
+	}
+}
+
+// lists compares lists of what is allowed.
+func (c *comparer) lists(at string, x, y []string) {
+	if removed := difference(x, y); len(removed) > 0 {
+		c.narrowed(at, "%s is no longer allowed", clip.String(strings.Join(removed, ", "), 200))
+	}
+	if added := difference(y, x); len(added) > 0 {
+		c.widened(at, "%s is allowed now", clip.String(strings.Join(added, ", "), 200))
 	}
 }
 
@@ -524,14 +513,9 @@ func knownKeyword(k string) bool {
 
 // unionKeys returns the keys of both maps, sorted.
 func unionKeys(a, b map[string]any) []string {
-	set := map[string]bool{}
-	for k := range a {
-		set[k] = true
-	}
-	for k := range b {
-		set[k] = true
-	}
-	return slices.Sorted(maps.Keys(set))
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 func text(v any) string {

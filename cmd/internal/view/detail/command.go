@@ -42,25 +42,22 @@ func CallCommand(d *Detail) (*Command, error) {
 	case d.request == nil || d.method == "":
 		return nil, fmt.Errorf("%w: it is not a message of a client", ErrNoCommand)
 	}
-	l := newShellLine()
+	l := &shellLine{}
 	target, err := d.target()
 	if err != nil {
 		return nil, err
 	}
 	params := jsonwire.Lookup(d.request, "params")
 	if !writeVerb(l, d.method, params, target) {
-		l.reset()
-		l.word("mcpwire")
-		l.word("send")
-		target.writeURL(l)
+		*l = shellLine{}
+		l.verb(target, "send")
 		if !l.json(d.request) {
 			return nil, fmt.Errorf("%w: the message is not text", ErrNoCommand)
 		}
 	}
 	if rev := d.Session.Negotiated; rev != "" && d.method != mcp.MethodInitialize && d.method != mcp.MethodDiscover {
 		if _, known := mcp.ParseRevision(rev); known {
-			l.word("--protocol")
-			l.word(rev)
+			l.add("--protocol", rev)
 		}
 	}
 	target.writeFlags(l)
@@ -73,19 +70,15 @@ func CallCommand(d *Detail) (*Command, error) {
 // writeVerb writes the command for a method, up to its arguments. It returns false if the command
 // could not express the whole message.
 func writeVerb(l *shellLine, method string, params []byte, target *target) bool {
-	l.reset()
-	l.word("mcpwire")
 	switch method {
 	case mcp.MethodToolsCall:
 		name, ok := simpleName(params, "name", "arguments")
 		if !ok {
 			return false
 		}
-		l.word("call")
-		target.writeURL(l)
-		l.word(name)
+		l.verb(target, "call", name)
 		if arguments := jsonwire.Lookup(params, "arguments"); arguments != nil {
-			l.word("--args")
+			l.add("--args")
 			return arguments[0] == '{' && l.json(arguments)
 		}
 		return true
@@ -94,24 +87,19 @@ func writeVerb(l *shellLine, method string, params []byte, target *target) bool 
 		if !ok {
 			return false
 		}
-		l.word("read")
-		target.writeURL(l)
-		l.word(uri)
+		l.verb(target, "read", uri)
 		return true
 	case mcp.MethodPromptsGet:
 		name, ok := simpleName(params, "name", "arguments")
 		if !ok {
 			return false
 		}
-		l.word("prompt")
-		target.writeURL(l)
-		l.word(name)
+		l.verb(target, "prompt", name)
 		return writePairs(l, jsonwire.Lookup(params, "arguments"))
 	case mcp.MethodComplete:
 		return writeCompletion(l, params, target)
 	case mcp.MethodPing:
-		l.word("ping")
-		target.writeURL(l)
+		l.verb(target, "ping")
 		return true
 	}
 	return writeList(l, method, params, target)
@@ -125,15 +113,13 @@ func writeList(l *shellLine, method string, params []byte, target *target) bool 
 	if !ok || !onlyMembers(params, "cursor", "") {
 		return false
 	}
-	l.word("list")
-	target.writeURL(l)
-	l.word(what)
+	l.verb(target, "list", what)
 	if cursor := jsonwire.Lookup(params, "cursor"); cursor != nil {
 		text := string(textOf(cursor))
 		if text == "" || !pasteable(text) {
 			return false
 		}
-		l.word("--page=" + text)
+		l.add("--page=" + text)
 	}
 	return true
 }
@@ -149,14 +135,12 @@ func writeCompletion(l *shellLine, params []byte, target *target) bool {
 	if !onlyMembers(params, "ref", "argument", "context") || !onlyMembers(argument, "name", "value") || !onlyMembers(jsonwire.Lookup(params, "context"), "arguments") {
 		return false
 	}
-	l.word("complete")
-	target.writeURL(l)
-	l.word(kind)
+	l.verb(target, "complete", kind)
 	for i, w := range words {
 		if w == "" && i < 2 || !pasteable(w) || strings.HasPrefix(w, "-") {
 			return false
 		}
-		l.word(w)
+		l.add(w)
 	}
 	return writePairs(l, jsonwire.Lookup(jsonwire.Lookup(params, "context"), "arguments"))
 }
@@ -180,7 +164,7 @@ func writePairs(l *shellLine, object []byte) bool {
 		if !pasteable(text) || strings.HasPrefix(text, "@") {
 			return false
 		}
-		l.word(name + "=" + text)
+		l.add(name + "=" + text)
 	}
 	return true
 }
@@ -233,7 +217,7 @@ type target struct {
 // target returns the server for a command.
 func (d *Detail) target() (*target, error) {
 	if d.isHTTP() {
-		address, note := d.address()
+		address, note := requestAddress(d.serverURL(), d.requestHead)
 		if address == "" {
 			return nil, fmt.Errorf("%w: the capture does not have the server's URL, which the command needs", ErrNoCommand)
 		}
@@ -256,14 +240,8 @@ func (d *Detail) target() (*target, error) {
 	return t, nil
 }
 
-// address returns the URL of the server, or "", and a note about it.
-func (d *Detail) address() (address, note string) {
-	server := d.url
-	if server == "" {
-		server = d.snapshot.Session.URL
-	}
-	return requestAddress(server, d.requestHead)
-}
+// serverURL returns the URL of the server, or "".
+func (d *Detail) serverURL() string { return cmp.Or(d.url, d.snapshot.Session.URL) }
 
 // requestAddress returns the URL that a request was sent to. head may be nil.
 func requestAddress(server string, head *capture.Request) (address, note string) {
@@ -289,26 +267,17 @@ func requestAddress(server string, head *capture.Request) (address, note string)
 	return "", ""
 }
 
-// writeURL writes a target that is a URL.
-func (ta *target) writeURL(l *shellLine) {
-	if ta.url != "" {
-		l.word(ta.url)
-	}
-}
-
 // writeFlags writes the flags, and a target that is a command.
 func (ta *target) writeFlags(l *shellLine) {
 	for _, h := range ta.headers {
 		l.writeHeader(h)
 	}
 	if ta.dir != "" {
-		l.word("--cwd=" + ta.dir)
+		l.add("--cwd=" + ta.dir)
 	}
 	if ta.command != nil {
-		l.word("--")
-		for _, c := range ta.command {
-			l.word(c)
-		}
+		l.add("--")
+		l.add(ta.command...)
 	}
 	l.notes = append(l.notes, ta.notes...)
 }
@@ -361,12 +330,7 @@ func CurlCommand(d *Detail) (*Command, error) {
 	if d.requestHead == nil {
 		return nil, fmt.Errorf("%w: its HTTP request is not in the capture, or belongs to another row", ErrNoCommand)
 	}
-	address, note := d.address()
-	c, err := curlCommand(d.requestHead, address, d.Request != nil, d.body)
-	if err == nil && note != "" {
-		c.Notes = append(c.Notes, note)
-	}
-	return c, err
+	return CurlRequest(d.serverURL(), d.requestHead, d.Request != nil, d.body)
 }
 
 // CurlRequest returns any HTTP request as a curl command line. server is the server's URL
@@ -374,31 +338,22 @@ func CurlCommand(d *Detail) (*Command, error) {
 // [ErrNoCommand].
 func CurlRequest(server string, head *capture.Request, hasBody bool, body []byte) (*Command, error) {
 	address, note := requestAddress(server, head)
-	c, err := curlCommand(head, address, hasBody, body)
-	if err == nil && note != "" {
-		c.Notes = append(c.Notes, note)
-	}
-	return c, err
-}
-
-func curlCommand(head *capture.Request, address string, hasBody bool, body []byte) (*Command, error) {
 	if address == "" {
 		return nil, fmt.Errorf("%w: the capture does not have the server's URL, which the command needs", ErrNoCommand)
 	}
-	l := newShellLine()
-	for _, w := range []string{"curl", "--include", "--no-buffer", "--globoff", "--request"} {
-		l.word(w)
-	}
-	l.word(head.Method)
-	l.word("--url")
-	l.word(address)
+	l := &shellLine{}
+	l.add("curl", "--include", "--no-buffer", "--globoff", "--request", head.Method, "--url", address)
 	l.curlHeaders(head.Headers, hasBody)
 	if hasBody {
 		if err := l.curlBody(body); err != nil {
 			return nil, err
 		}
 	}
-	return l.command()
+	c, err := l.command()
+	if err == nil && note != "" {
+		c.Notes = append(c.Notes, note)
+	}
+	return c, err
 }
 
 // curlHeaders writes the headers in order.
@@ -436,7 +391,7 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 
 // curlBody writes the body.
 func (l *shellLine) curlBody(body []byte) error {
-	l.word("--data-raw") // gives no meaning to a first character
+	l.add("--data-raw") // gives no meaning to a first character
 	switch {
 	case body == nil:
 		return fmt.Errorf("%w: the body is too long for a command line, or was not recorded completely: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
@@ -449,7 +404,7 @@ func (l *shellLine) curlBody(body []byte) error {
 		}
 		l.json(body)
 	case pasteable(string(body)):
-		l.word(string(body))
+		l.add(string(body))
 	default:
 		return fmt.Errorf("%w: the body has bytes that a command line should not contain: save its payload, and use curl --data-binary @FILE", ErrNoCommand)
 	}
@@ -466,25 +421,29 @@ type shellLine struct {
 	invalid   string
 }
 
-func newShellLine() *shellLine { return &shellLine{} }
-
-// reset clears the line.
-func (l *shellLine) reset() {
-	*l = shellLine{}
-}
-
 func (l *shellLine) note(text string) { l.notes = append(l.notes, text) }
 
 // secrets returns the number of different secrets in the line.
 func (l *shellLine) secrets() int { return len(l.variables.Names()) }
 
-// word adds a word. Placeholders of secrets become variables.
-func (l *shellLine) word(text string) {
-	if !pasteable(text) {
-		l.invalid = "it has characters that a command line should not contain"
-		return
+// add adds words. Placeholders of secrets become variables.
+func (l *shellLine) add(words ...string) {
+	for _, text := range words {
+		if !pasteable(text) {
+			l.invalid = "it has characters that a command line should not contain"
+			return
+		}
+		l.words = append(l.words, l.quote(text, ""))
 	}
-	l.words = append(l.words, l.quote(text, ""))
+}
+
+// verb begins a command of this program: its name, the target if that is a URL, and arguments.
+func (l *shellLine) verb(target *target, name string, args ...string) {
+	l.add("mcpwire", name)
+	if target.url != "" {
+		l.add(target.url)
+	}
+	l.add(args...)
 }
 
 // json adds a JSON text as a word and escapes invisible characters. It returns false if it cannot.

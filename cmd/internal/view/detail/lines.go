@@ -157,60 +157,21 @@ func invisibleName(r rune, count int) string {
 		}
 		return strings.Repeat(string(picture), count)
 	}
-	name := fmt.Sprintf("‹U+%04X%s", r, shortName(r))
+	name := fmt.Sprintf("‹U+%04X", r)
+	if short := shortNames[r]; short != "" {
+		name += " " + short
+	}
 	if count > 1 {
 		name += " ×" + strconv.Itoa(count)
 	}
 	return name + "›"
 }
 
-// shortName returns a space and the common abbreviation of a character, or "".
-func shortName(r rune) string {
-	switch r {
-	case 0x1b:
-		return " ESC"
-	case 0xa0:
-		return " NBSP"
-	case 0xad:
-		return " SHY"
-	case 0x200b:
-		return " ZWSP"
-	case 0x200c:
-		return " ZWNJ"
-	case 0x200d:
-		return " ZWJ"
-	case 0x200e:
-		return " LRM"
-	case 0x200f:
-		return " RLM"
-	case 0x2028:
-		return " LS"
-	case 0x2029:
-		return " PS"
-	case 0x202a:
-		return " LRE"
-	case 0x202b:
-		return " RLE"
-	case 0x202c:
-		return " PDF"
-	case 0x202d:
-		return " LRO"
-	case 0x202e:
-		return " RLO"
-	case 0x2060:
-		return " WJ"
-	case 0x2066:
-		return " LRI"
-	case 0x2067:
-		return " RLI"
-	case 0x2068:
-		return " FSI"
-	case 0x2069:
-		return " PDI"
-	case 0xfeff:
-		return " BOM"
-	}
-	return ""
+// shortNames are common abbreviations of characters.
+var shortNames = map[rune]string{
+	0x1b: "ESC", 0xa0: "NBSP", 0xad: "SHY", 0x200b: "ZWSP", 0x200c: "ZWNJ", 0x200d: "ZWJ", 0x200e: "LRM", 0x200f: "RLM",
+	0x2028: "LS", 0x2029: "PS", 0x202a: "LRE", 0x202b: "RLE", 0x202c: "PDF", 0x202d: "LRO", 0x202e: "RLO", 0x2060: "WJ",
+	0x2066: "LRI", 0x2067: "RLI", 0x2068: "FSI", 0x2069: "PDI", 0xfeff: "BOM",
 }
 
 var placeholder = lazyregexp.New(`~redacted:([a-z]{1,32}):([0-9a-f]{12}):[0-9]{1,20}~`)

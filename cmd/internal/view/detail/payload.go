@@ -114,7 +114,7 @@ const maxNesting = 1 << 28
 
 // payload formats the data of an event, or a part of them.
 func (b *builder) payload(e *capture.Event, data []byte, partial bool) *Payload {
-	p := &Payload{N: e.N, Dir: e.Dir, Len: wireLen(e), Cut: e.Cut, Partial: partial, Anomaly: b.anomaly(e), Bytes: bytes.Clone(data[:min(len(data), b.opts.MaxShown)])}
+	p := &Payload{N: e.N, Dir: e.Dir, Len: wireLen(e), Cut: e.Cut, Partial: partial, Anomaly: anomaly(e), Bytes: bytes.Clone(data[:min(len(data), b.opts.MaxShown)])}
 	if partial {
 		p.Len = int64(len(data))
 	}
@@ -169,23 +169,15 @@ func (b *builder) formatJSON(e *capture.Event, data []byte, p *Payload, s *lineW
 	return true
 }
 
-// anomaly describes what the capture reports as unusual about a payload.
-func (b *builder) anomaly(e *capture.Event) string {
-	switch e.Why {
-	case "not-json":
-		return "it is not JSON"
-	case "utf8":
-		return "it is not valid UTF-8"
-	case "duplicate":
-		return "a name appears twice in an object"
-	case "depth":
-		return "it is nested very deeply"
-	case "newline":
-		return "it contains line breaks"
-	case "space":
-		return "it has white space around it"
-	case "empty", "cut", "":
-		return ""
+// anomalies describe what a capture reports as unusual about a payload.
+var anomalies = map[capture.RawReason]string{
+	"not-json": "it is not JSON", "utf8": "it is not valid UTF-8", "duplicate": "a name appears twice in an object", "depth": "it is nested very deeply",
+	"newline": "it contains line breaks", "space": "it has white space around it", "empty": "", "cut": "",
+}
+
+func anomaly(e *capture.Event) string {
+	if text, known := anomalies[e.Why]; known {
+		return text
 	}
 	return printable.Line(string(e.Why))
 }

@@ -152,5 +152,3 @@ func (s *Snapshot) addChildren(r *trace.Row) {
 		})
 	}
 }
-
-// millis converts a duration to milliseconds.

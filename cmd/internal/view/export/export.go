@@ -71,10 +71,10 @@ func Text(w io.Writer, events Events, _ *Options) (Omitted, error) {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	var omitted Omitted
 	for e, err := range events {
-		if err != nil {
-			return omitted, err
+		if err == nil {
+			_, err = bw.Write(appendText(nil, e))
 		}
-		if _, err := bw.Write(appendText(nil, e)); err != nil {
+		if err != nil {
 			return omitted, err
 		}
 	}
@@ -123,13 +123,13 @@ func eventText(e *capture.Event) string {
 	case capture.KindResponse:
 		return headText(fmt.Sprint(e.Response.Proto, " ", e.Response.Status), e.Response.Headers)
 	case capture.KindSSE:
-		return printableLine(strings.ReplaceAll(strings.TrimRight(string(appendSSE(nil, e.SSE, e.Data)), "\n"), "\n", " ⏎ "))
+		return printable.Line(strings.ReplaceAll(strings.TrimRight(string(appendSSE(nil, e.SSE, e.Data)), "\n"), "\n", " ⏎ "))
 	case capture.KindGap:
 		return fmt.Sprintf("%d events are missing (%s)", e.Gap.Lost, clippedLine(string(e.Gap.Why)))
 	case capture.KindTranslate:
 		return fmt.Sprintf("#%d became %v: %s", e.Translation.Of, e.Translation.To, clippedLine(e.Translation.Rule))
 	}
-	text := printableLine(string(e.Data))
+	text := printable.Line(string(e.Data))
 	if e.Cut {
 		text += fmt.Sprintf(" … (%d bytes in all)", e.Len)
 	}
@@ -138,26 +138,23 @@ func eventText(e *capture.Event) string {
 
 func headText(first string, headers []capture.Header) string {
 	var b strings.Builder
-	b.WriteString(printableLine(first))
+	b.WriteString(printable.Line(first))
 	for _, h := range headers {
-		b.WriteString("\n" + strings.Repeat(" ", 25) + printableLine(h.Name+": "+h.Value))
+		b.WriteString("\n" + strings.Repeat(" ", 25) + printable.Line(h.Name+": "+h.Value))
 	}
 	return b.String()
 }
 
 // clippedLine returns the beginning of a text on one line, with invisible characters escaped.
-func clippedLine(s string) string { return printableLine(clip.String(s, 1<<10)) }
+func clippedLine(s string) string { return printable.Line(clip.String(s, 1<<10)) }
 
 func quoteArgs(list []string) string {
 	var all []string
 	for _, s := range list {
-		if q := printableLine(s); q != s || strings.ContainsAny(s, " '\"\\") || s == "" {
+		if q := printable.Line(s); q != s || strings.ContainsAny(s, " '\"\\") || s == "" {
 			s = strconv.Quote(s)
 		}
 		all = append(all, s)
 	}
 	return strings.Join(all, " ")
 }
-
-// printableLine returns a text on one line, with invisible characters escaped.
-func printableLine(s string) string { return printable.Line(s) }

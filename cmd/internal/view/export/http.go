@@ -2,11 +2,13 @@ package export
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -55,7 +57,6 @@ type body struct {
 	data      []byte
 	wireBytes int64
 	cut       bool
-	encoding  string
 }
 
 // A streamEvent is an event of an event stream.
@@ -72,19 +73,12 @@ func (rt *roundTrip) size() int {
 }
 
 func (b *body) add(e *capture.Event, data []byte, limit int) {
-	n := e.Len
-	if n == 0 {
-		n = int64(len(e.Data))
-	}
-	b.wireBytes += n
+	b.wireBytes += cmp.Or(e.Len, int64(len(e.Data)))
 	if room := limit - len(b.data); len(data) > room {
 		data, b.cut = data[:max(0, room)], true
 	}
 	b.data = append(b.data, data...)
 	b.cut = b.cut || e.Cut
-	if e.Encoding != "" {
-		b.encoding = e.Encoding
-	}
 }
 
 // A collector yields the HTTP round trips of a capture when they end, and the unfinished ones at
@@ -99,36 +93,33 @@ type collector struct {
 	heads         map[string]*capture.Head
 	omitted       Omitted
 	each          func(x *roundTrip) error
+	// count counts the round trips that have ended.
+	count int
 }
 
 func newCollector(limit int, each func(x *roundTrip) error) *collector {
 	return &collector{limit: limit, open: map[roundTripKey]*roundTrip{}, heads: map[string]*capture.Head{}, each: each}
 }
 
-// run reads all events and returns the number of round trips.
-func (co *collector) run(events Events) (count int, err error) {
-	each := co.each
-	co.each = func(x *roundTrip) error {
-		count++
-		if x.sent.cut || x.received.cut {
-			co.omitted.Cut++
-		}
-		return each(x)
-	}
+// run reads all events. The error may be [ErrNoHTTP].
+func (co *collector) run(events Events) error {
 	for e, err := range events {
-		if err != nil {
-			return count, err
+		if err == nil {
+			err = co.add(e)
 		}
-		if err := co.add(e); err != nil {
-			return count, err
+		if err != nil {
+			return err
 		}
 	}
 	for len(co.order) > 0 {
 		if err := co.finish(co.order[0]); err != nil {
-			return count, err
+			return err
 		}
 	}
-	return count, nil
+	if co.count == 0 {
+		return ErrNoHTTP
+	}
+	return nil
 }
 
 func (co *collector) add(e *capture.Event) error {
@@ -221,25 +212,19 @@ func (rt *roundTrip) isEventStream() bool {
 	if rt.response == nil {
 		return false
 	}
-	for _, h := range rt.response.Headers {
-		if strings.EqualFold(h.Name, "Content-Type") {
-			media, _, _ := strings.Cut(h.Value, ";")
-			return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
-		}
-	}
-	return false
+	media, _, _ := strings.Cut(headerValue(rt.response.Headers, "Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
 }
 
 func (co *collector) finish(k roundTripKey) error {
-	for i, o := range co.order {
-		if o == k {
-			co.order = append(co.order[:i], co.order[i+1:]...)
-			break
-		}
-	}
+	co.order = slices.DeleteFunc(co.order, func(o roundTripKey) bool { return o == k })
 	rt := co.open[k]
 	delete(co.open, k)
 	co.bufferedBytes -= rt.size()
+	co.count++
+	if rt.sent.cut || rt.received.cut {
+		co.omitted.Cut++
+	}
 	return co.each(rt)
 }
 
@@ -253,13 +238,8 @@ func appendSSE(b []byte, s *capture.SSE, data []byte) []byte {
 		b = append(append(append(append(b, name...), ": "...), value...), '\n')
 	}
 	lines := func(name, text string) {
-		for {
-			one, rest, more := cutLine(text)
+		for one := range strings.SplitSeq(text, "\n") {
 			line(name, one)
-			if !more {
-				return
-			}
-			text = rest
 		}
 	}
 	if s.HasComment {
@@ -272,7 +252,7 @@ func appendSSE(b []byte, s *capture.SSE, data []byte) []byte {
 		line("id", s.ID)
 	}
 	if s.HasRetry {
-		line("retry", millisText(s.Retry))
+		line("retry", strconv.FormatInt(s.Retry.Milliseconds(), 10))
 	}
 	if s.HasData || len(data) > 0 {
 		lines("data", string(data))
@@ -301,11 +281,7 @@ func HAR(w io.Writer, events Events, opts *Options) (Omitted, error) {
 		first = false
 		return enc.Encode(harEntryOf(x))
 	})
-	count, err := x.run(events)
-	if err == nil && count == 0 {
-		err = ErrNoHTTP
-	}
-	if err != nil {
+	if err := x.run(events); err != nil {
 		return x.omitted, err
 	}
 	bw.WriteString("]}}\n")
@@ -484,11 +460,7 @@ func fullURL(server string, q *capture.Request) string {
 			return base.ResolveReference(to).String()
 		}
 	}
-	host := headerValue(q.Headers, "Host")
-	if host == "" {
-		host = "localhost"
-	}
-	return "http://" + host + q.URL
+	return "http://" + cmp.Or(headerValue(q.Headers, "Host"), "localhost") + q.URL
 }
 
 func pairs(list []capture.Header) []harPair {
@@ -510,10 +482,6 @@ func headerValue(list []capture.Header, name string) string {
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
-
-func millisText(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-
-func cutLine(s string) (line, rest string, more bool) { return strings.Cut(s, "\n") }
 
 // Curl writes the HTTP requests of a capture as a shell script with one curl command for each, in
 // the order in which they ended. Variables stand for redacted secrets and other missing data, and
@@ -548,10 +516,7 @@ func Curl(w io.Writer, events Events, opts *Options) (Omitted, error) {
 		}
 		return bw.Flush()
 	})
-	count, err := x.run(events)
-	if err == nil && count == 0 {
-		err = ErrNoHTTP
-	}
+	err := x.run(events)
 	return x.omitted, err
 }
 

@@ -26,8 +26,8 @@ type content struct {
 	built *builtView
 }
 
-// A builtView shows the frames, or the rows in another order than that of time. Its list is built in
-// the background.
+// A builtView shows the frames, or the rows in another order than that of time. Its list is built
+// in the background.
 type builtView struct {
 	// order is nil for frames.
 	order  *sortOrder

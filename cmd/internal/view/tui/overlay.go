@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
@@ -158,14 +159,17 @@ func statsOverlay(s *shared) *overlay {
 	s.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
 	o := newOverlay(s, "Tools and methods", func(r *renderer) []line {
 		both := append(tools[:len(tools):len(tools)], methods...)
-		out := r.stats("tool", tools, both)
+		table := func(what string, list []statLine) []line {
+			return r.stats(list, both, what, "wrong", "p50", "p95", "max", "req", "res", "defined")
+		}
+		out := table("tool", tools)
 		if len(tools) == 0 {
 			out = []line{{{r.theme.dim, "No tool was listed or called yet."}}}
 		}
 		if len(methods) == 0 {
 			return out
 		}
-		return append(append(out, nil), r.stats("method", methods, both)...)
+		return append(append(out, nil), table("method", methods)...)
 	})
 	o.pager.cutsLines = true // keep the columns of the table
 	o.pager.wrap()
@@ -174,29 +178,33 @@ func statsOverlay(s *shared) *overlay {
 
 // A statLine is a formatted Stat.
 type statLine struct {
-	name             string
-	calls, wrong     uint64
-	p50, p95, most   string
-	in, out, defines int64
-	hist             string
+	name         string
+	calls, wrong uint64
+	// cells are the other figures, by the head of their column.
+	cells map[string]string
+	hist  string
 }
 
 // maxStats limits the tools and the methods shown.
 const maxStats = 1000
 
 func statLines(list []*trace.Stat) []statLine {
-	several := false
-	for _, s := range list {
-		several = several || s.Server != list[0].Server
-	}
+	several := slices.ContainsFunc(list, func(s *trace.Stat) bool { return s.Server != list[0].Server })
 	var out []statLine
 	for _, s := range list[:min(len(list), maxStats)] {
-		x := statLine{name: safe(s.Name), calls: s.Calls, wrong: s.Errors + s.ToolErrors + s.Unanswered, in: s.BytesIn, out: s.BytesOut, defines: s.DefinitionBytes}
+		x := statLine{name: safe(s.Name), calls: s.Calls, wrong: s.Errors + s.ToolErrors + s.Unanswered, cells: map[string]string{}}
 		if several {
 			x.name = safe(s.Server) + " " + x.name
 		}
+		for head, n := range map[string]int64{"req": s.BytesIn, "res": s.BytesOut, "defined": s.DefinitionBytes} {
+			if n != 0 {
+				x.cells[head] = trace.FormatSize(n)
+			}
+		}
 		if s.Latency.Count() > 0 {
-			x.p50, x.p95, x.most = trace.FormatDuration(s.Latency.Quantile(.5)), trace.FormatDuration(s.Latency.Quantile(.95)), trace.FormatDuration(s.Latency.Max())
+			for head, q := range map[string]float64{"p50": .5, "p95": .95, "p99": .99, "max": 1} {
+				x.cells[head] = trace.FormatDuration(s.Latency.Quantile(q))
+			}
 			x.hist = histogram(s.Latency.Buckets(histColumns))
 		}
 		out = append(out, x)
@@ -216,50 +224,49 @@ func histogram(list []trace.Bucket) string {
 	}
 	var out []rune
 	for _, b := range list {
-		switch {
-		case b.Count == 0:
+		if b.Count == 0 {
 			out = append(out, ' ')
-		default:
+		} else {
 			out = append(out, blocks[int((b.Count*7+most/2)/most)%len(blocks)])
 		}
 	}
 	return string(out)
 }
 
-// stats formats statistics as a table. The columns fit all lines in all, so that several tables
-// align.
-func (r *renderer) stats(what string, list, all []statLine) []line {
-	t, screen := r.theme, r.columns+2
+// stats formats statistics as a table with the given heads: of names, of failures, and of other
+// columns, of which a narrow screen has only percentiles. The columns fit all lines in all, so that
+// several tables align.
+func (r *renderer) stats(list, all []statLine, what, wrong string, columns ...string) []line {
+	t := r.theme
 	name := width(what)
 	for _, s := range all {
 		name = max(name, width(s.name))
 	}
-	wide := screen-84 >= name
-	name = min(name, max(10, screen-48))
-	head := pad(what, name) + padLeft("calls", 7) + padLeft("wrong", 7) + padLeft("p50", 9) + padLeft("p95", 9)
-	if wide {
-		head += padLeft("max", 9) + padLeft("req", 9) + padLeft("res", 9) + padLeft("defined", 9)
+	if r.columns-82 < name {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(head string) bool { return head[0] != 'p' })
+	}
+	name = min(name, max(10, r.columns-46))
+	head := pad(what, name) + padLeft("calls", 7) + padLeft(wrong, len(wrong)+2)
+	for _, c := range columns {
+		head += padLeft(c, 9)
 	}
 	out := []line{{{t.head, head + "  latency"}}}
 	for _, s := range list {
-		wrong, st := "", t.dim
+		failed, st := "", t.dim
 		if s.wrong > 0 {
-			wrong, st = "✖ "+number(s.wrong), t.failure
+			failed, st = "✖ "+number(s.wrong), t.failure
 		}
-		l := line{{t.text, pad(s.name, name)}, {t.text, padLeft(number(s.calls), 7)}, {st, padLeft(wrong, 7)}, {t.text, padLeft(s.p50, 9) + padLeft(s.p95, 9)}}
-		if wide {
-			l = append(l, span{t.dim, padLeft(s.most, 9) + sizeOrNone(s.in) + sizeOrNone(s.out) + sizeOrNone(s.defines)})
+		l := line{{t.text, pad(s.name, name)}, {t.text, padLeft(number(s.calls), 7)}, {st, padLeft(failed, len(wrong)+2)}}
+		for _, c := range columns {
+			st := t.dim
+			if c[0] == 'p' {
+				st = t.text
+			}
+			l = append(l, span{st, padLeft(s.cells[c], 9)})
 		}
 		out = append(out, append(l, span{t.bar, "  " + s.hist}))
 	}
 	return out
-}
-
-func sizeOrNone(n int64) string {
-	if n == 0 {
-		return spaces(9)
-	}
-	return padLeft(trace.FormatSize(n), 9)
 }
 
 // help returns the keys with their actions, the signs and the filters.

@@ -693,8 +693,8 @@ func cellFindings(v *tableView, rv *rowView) line {
 	return line{{st, "▲" + strconv.Itoa(rv.findings)}}
 }
 
-// newTimeScale returns the scale of the waterfall, from the first visible row to the end of the last
-// one. A gap is wide enough for a mark. All of them get at most a third of the scale.
+// newTimeScale returns the scale of the waterfall, from the first visible row to the end of the
+// last one. A gap is wide enough for a mark. All of them get at most a third of the scale.
 func newTimeScale(rows []rowView, now time.Time) trace.TimeScale {
 	var busy []trace.Interval
 	for i := range rows {
@@ -757,8 +757,8 @@ func cellWaterfall(v *tableView, rv *rowView) line {
 // idleMark stands where idle time is left out.
 const idleMark = '┊'
 
-// waterfall draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task or
-// stream runs, "›" no end yet, "·" a moment.
+// waterfall draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task
+// or stream runs, "›" no end yet, "·" a moment.
 func (v *tableView) waterfall(rv *rowView, n int) line {
 	t, s := v.theme, &v.scale
 	column := func(at time.Time) int { return min(int(s.Place(at)*float64(n)), n-1) }

@@ -254,7 +254,7 @@ type overviewData struct {
 	from, to                  time.Time
 	// calls counts requests in equal parts of the time; failures counts those that failed.
 	calls, failures []int
-	tools           []*trace.Stat
+	tools           []statLine
 	servers         []trace.Facet
 }
 
@@ -306,13 +306,10 @@ func overviewOf(w *trace.Model, parts int) overviewData {
 			d.pending++
 		}
 	}
-	for _, s := range w.Tools() {
-		if s.Calls > 0 && len(d.tools) < maxStats {
-			own := *s
-			d.tools = append(d.tools, &own)
-		}
-	}
-	slices.SortStableFunc(d.tools, func(a, b *trace.Stat) int { return cmp.Compare(b.Calls, a.Calls) })
+	tools := slices.DeleteFunc(w.Tools(), func(s *trace.Stat) bool { return s.Calls == 0 })
+	tools = tools[:min(len(tools), maxStats)]
+	slices.SortStableFunc(tools, func(a, b *trace.Stat) int { return cmp.Compare(b.Calls, a.Calls) })
+	d.tools = statLines(tools)
 	return d
 }
 
@@ -347,45 +344,10 @@ func (r *renderer) overview(d *overviewData) []line {
 	for _, s := range d.servers {
 		out = append(out, line{{t.server(s.Index), serverSigns[s.Index%len(serverSigns)] + " "}, {t.text, pad(safe(s.Value), 24)}, {t.dim, padLeft(number(s.Count), 8) + " rows"}})
 	}
-	return append(append(out, nil), r.latencies(d.tools)...)
-}
-
-// latencies returns a table of the tools that were called.
-func (r *renderer) latencies(tools []*trace.Stat) []line {
-	t := r.theme
-	if len(tools) == 0 {
-		return []line{{{t.dim, "No tool was called."}}}
+	if out = append(out, nil); len(d.tools) == 0 {
+		return append(out, line{{t.dim, "No tool was called."}})
 	}
-	name := 8
-	several := false
-	label := func(s *trace.Stat) string {
-		if several {
-			return safe(s.Server) + " " + safe(s.Name)
-		}
-		return safe(s.Name)
-	}
-	for _, s := range tools {
-		several = several || s.Server != tools[0].Server
-	}
-	for _, s := range tools {
-		name = max(name, width(label(s)))
-	}
-	name = min(name, max(10, r.columns-46))
-	out := []line{{{t.head, pad("tool", name) + padLeft("calls", 7) + padLeft("failed", 8) + padLeft("p50", 9) + padLeft("p95", 9) + padLeft("p99", 9) + "  latency"}}}
-	for _, s := range tools {
-		wrong, st := "", t.dim
-		if n := s.Errors + s.ToolErrors + s.Unanswered; n > 0 {
-			wrong, st = "✖ "+number(n), t.failure
-		}
-		var p [3]string
-		if s.Latency.Count() > 0 {
-			for i, q := range []float64{.5, .95, .99} {
-				p[i] = trace.FormatDuration(s.Latency.Quantile(q))
-			}
-		}
-		out = append(out, line{{t.text, pad(label(s), name) + padLeft(number(s.Calls), 7)}, {st, padLeft(wrong, 8)}, {t.text, padLeft(p[0], 9) + padLeft(p[1], 9) + padLeft(p[2], 9)}, {t.bar, "  " + histogram(s.Latency.Buckets(histColumns))}})
-	}
-	return out
+	return append(out, r.stats(d.tools, d.tools, pad("tool", 8), "failed", "p50", "p95", "p99")...)
 }
 
 // sparkline draws counts as blocks.

@@ -58,17 +58,19 @@ func (h *Hub) Decide(ctx context.Context, captureID string, d *live.Decision) er
 		return fmt.Errorf("%w: %w", ErrNoIntercept, err)
 	}
 	defer conn.Close()
-	if err := conn.WatchHeld(); err != nil {
+	if err = conn.WatchHeld(); err == nil {
+		_, err = conn.ReadHeld()
+	}
+	if err == nil {
+		err = conn.Decide(d)
+	}
+	if err == nil {
+		if _, err = conn.ReadHeld(); errors.Is(err, live.ErrDecision) {
+			return err
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoIntercept, err)
 	}
-	if _, err := conn.ReadHeld(); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoIntercept, err)
-	}
-	if err := conn.Decide(d); err != nil {
-		return fmt.Errorf("%w: %w", ErrNoIntercept, err)
-	}
-	if _, err = conn.ReadHeld(); err != nil && !errors.Is(err, live.ErrDecision) {
-		return fmt.Errorf("%w: %w", ErrNoIntercept, err)
-	}
-	return err
+	return nil
 }

@@ -223,7 +223,7 @@ func (h *Hub) OpenLimited(path string, maxUnpacked int64) error {
 		return err
 	}
 	h.removeFailed(path)
-	s, added := h.addFileLimited(path, !compressed(path), maxUnpacked)
+	s, added := h.addFile(path, !compressed(path), maxUnpacked)
 	if !added {
 		return nil
 	}
@@ -327,7 +327,7 @@ func (pd *polledDir) mayHaveChanged() bool {
 func (ds *dirScanner) initial() (list []*source) {
 	h := ds.hub
 	for _, path := range h.opts.Files {
-		s, added := h.addFileLimited(path, !compressed(path), h.maxUnpacked)
+		s, added := h.addFile(path, !compressed(path), h.maxUnpacked)
 		if !added {
 			continue
 		}
@@ -347,7 +347,7 @@ func (ds *dirScanner) initial() (list []*source) {
 	ds.dir.mayHaveChanged()
 	infos, err := captures.List(h.opts.Dir)
 	if err != nil {
-		s, _ := h.addFile(h.opts.Dir, false)
+		s, _ := h.addFile(h.opts.Dir, false, 0)
 		s.claim()
 		s.finish(err)
 	}
@@ -366,7 +366,7 @@ func (ds *dirScanner) initial() (list []*source) {
 				continue
 			}
 		}
-		if s, added := h.addFile(info.Path, writing); added {
+		if s, added := h.addFile(info.Path, writing, 0); added {
 			s.captureStart, s.noProbe = info.Started, writing && h.opts.MaxFinished >= 0
 			list = append(list, s)
 		}
@@ -417,7 +417,7 @@ func (ds *dirScanner) scanCaptures() {
 		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
 			continue
 		}
-		if s, added := ds.hub.addFile(path, true); added && s.claim() {
+		if s, added := ds.hub.addFile(path, true, 0); added && s.claim() {
 			s.noProbe = ds.hub.opts.MaxFinished >= 0
 			ds.hub.start(s.run)
 		}
@@ -433,7 +433,7 @@ func (ds *dirScanner) scanTaps() {
 	paths, err := live.List(ds.sockets.path)
 	h := ds.hub
 	if err != nil { // such as a folder that others can access
-		if s, added := h.addFile(ds.sockets.path, false); added {
+		if s, added := h.addFile(ds.sockets.path, false, 0); added {
 			s.claim()
 			s.finish(err)
 		}

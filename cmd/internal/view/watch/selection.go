@@ -241,13 +241,7 @@ func (s *Selection) Close() {
 	}
 	s.closed = true
 	delete(h.selections, s)
-	var others []*Selection
-	for _, o := range h.payloadSelections {
-		if o != s {
-			others = append(others, o)
-		}
-	}
-	h.payloadSelections = others
+	h.payloadSelections = slices.DeleteFunc(slices.Clone(h.payloadSelections), func(o *Selection) bool { return o == s })
 	if s.cancel != nil {
 		s.cancel()
 	}

@@ -127,14 +127,9 @@ type segment struct {
 }
 
 // addFile adds a file, or returns the source that reads it already. follow means that the file may
-// grow.
-func (h *Hub) addFile(path string, follow bool) (s *source, added bool) {
-	return h.addFileLimited(path, follow, 0)
-}
-
-// addFileLimited is like addFile, but reads at most maxUnpacked bytes of the content of a
-// compressed file. Zero means the default of [capture.ReaderOptions].
-func (h *Hub) addFileLimited(path string, follow bool, maxUnpacked int64) (s *source, added bool) {
+// grow. At most maxUnpacked bytes of the content of a compressed file are read. Zero means the
+// default of [capture.ReaderOptions].
+func (h *Hub) addFile(path string, follow bool, maxUnpacked int64) (s *source, added bool) {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
@@ -338,29 +333,33 @@ func (s *source) run(ctx context.Context) {
 			s.tail.ctx = ctx
 		}
 	}
-	for ctx.Err() == nil {
-		if more, err := s.readEvent(ctx); !more {
+	for {
+		e, err := s.nextEvent()
+		if ctx.Err() != nil {
+			s.close()
+			return
+		}
+		if e != nil {
+			err = s.ingest(ctx, e)
+		}
+		if e == nil || err != nil {
 			s.finish(err)
 			return
 		}
 	}
-	s.close()
 }
 
-// readEvent ingests the next event. more is false at the end.
-func (s *source) readEvent(ctx context.Context) (more bool, err error) {
+// nextEvent reads the next event. It returns nil at the end.
+func (s *source) nextEvent() (*capture.Event, error) {
 	e, err, ok := s.next()
-	if !ok || err != nil || ctx.Err() != nil {
-		return false, err
+	if !ok || err != nil {
+		return nil, err
 	}
 	if !s.validated && e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed {
-		return false, capture.ErrNotCapture
+		return nil, capture.ErrNotCapture
 	}
 	s.validated = true
-	if err := s.ingest(ctx, e); err != nil {
-		return false, err
-	}
-	return true, nil
+	return e, nil
 }
 
 // finish marks the source as ended. err may be nil.

@@ -343,18 +343,16 @@ func (mi *mergeInput) advance(ctx context.Context) bool {
 		s.unclaim()
 		return false
 	}
-	e, err, ok := s.next()
-	if !ok || err != nil {
+	e, err := s.nextEvent()
+	if e == nil {
 		s.finish(err)
 		return false
 	}
-	if !s.validated && e.Kind == capture.KindGap && e.Gap.Why == capture.GapMalformed {
-		s.finish(capture.ErrNotCapture)
+	if mi.event = e; ctx.Err() != nil {
+		s.close()
 		return false
 	}
-	s.validated = true
-	mi.event = e
-	return ctx.Err() == nil || s.closeInterrupted()
+	return true
 }
 
 // unclaim leaves the source to the next claimUnstarted.
@@ -362,10 +360,4 @@ func (s *source) unclaim() {
 	s.hub.sourcesMu.Lock()
 	defer s.hub.sourcesMu.Unlock()
 	s.claimed = false
-}
-
-// closeInterrupted closes a source after ctx has ended, and returns false.
-func (s *source) closeInterrupted() bool {
-	s.close()
-	return false
 }

@@ -63,7 +63,7 @@ func (h *Hub) sourceOf(greeting live.Greeting) *source {
 	}
 	h.sourcesMu.Unlock()
 	if path := greeting.File; filepath.IsAbs(path) && !compressed(path) && checkCapture(path) == nil {
-		s, added := h.addFile(path, true)
+		s, added := h.addFile(path, true, 0)
 		if added && s.claim() {
 			h.start(s.run)
 		}

@@ -31,7 +31,8 @@ func truncateLarge(e *capture.Event) *capture.Event {
 	}
 	frame := e.Frame.Or(new(traffic.Frame), e.Data)
 	if frame.Err != nil {
-		return truncateInvalid(&event)
+		event.Data, event.Cut = event.Data[:maxStringBytes], true
+		return &event
 	}
 	depth := 0
 	if frame.Batch {
@@ -41,12 +42,6 @@ func truncateLarge(e *capture.Event) *capture.Event {
 	w.value(e.Data, depth)
 	event.Data = w.out
 	return &event
-}
-
-// truncateInvalid keeps the beginning of an invalid message.
-func truncateInvalid(e *capture.Event) *capture.Event {
-	e.Data, e.Cut = e.Data[:maxStringBytes], true
-	return e
 }
 
 // A truncator copies valid JSON and cuts long values.
