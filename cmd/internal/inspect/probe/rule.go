@@ -32,7 +32,8 @@ var rules = sync.OnceValue(func() []check.Rule {
 func readRules(text string) (all []check.Rule, err error) {
 	var r check.Rule
 	var example *check.Example
-	for i, line := range append(strings.Split(text, "\n"), "rule: ") { // the last one ends the rule before it
+	// The last line ends the rule before it.
+	for i, line := range append(strings.Split(text, "\n"), "rule: ") {
 		if part, ok := strings.CutPrefix(line, "\t"); ok && example != nil {
 			example.Text = strings.TrimPrefix(example.Text+"\n"+part, "\n")
 			continue
