@@ -22,7 +22,6 @@ type explainArgs struct {
 	Audience string `json:"audience,omitempty" jsonschema:"whom to explain it to" schema:"enum=children|beginners|experts,default=beginners"`
 }
 
-// addPrimitives registers one resource, one resource template and one prompt.
 func addPrimitives(srv *server.Server) error {
 	return errors.Join(
 		server.AddResource(srv, mcp.Resource{

@@ -29,7 +29,6 @@ type (
 	}
 )
 
-// addTools registers the tools.
 func addTools(srv *server.Server) error {
 	yes, no := true, false
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: &yes, OpenWorldHint: &no}

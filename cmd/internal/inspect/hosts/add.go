@@ -161,7 +161,6 @@ func (d *Document) addTable(path []string, name string, command []string) {
 	d.splice(len(d.data), len(d.data), b.String())
 }
 
-// tableText returns a table of TOML for an entry.
 func (d *Document) tableText(path []string, name string, command []string) string {
 	return fmt.Sprintf("[%s.%s]%scommand = %s%sargs = [%s]%s", strings.Join(path, "."), name, d.eol(), d.quote(command[0]), d.eol(), d.list(command[1:]), d.eol())
 }

@@ -45,8 +45,7 @@ type Document struct {
 	edits   []edit
 	records *records
 	record  record
-	// saved is the path of the backup that Save has written.
-	saved string
+	saved   string
 }
 
 // A splice replaces data[start:end] by text.
@@ -64,8 +63,7 @@ type edit struct {
 	before Server
 	remote bool
 	// added is the command of an entry that Add has added. It is nil for other edits.
-	added []string
-	// removed says that the entry was removed.
+	added   []string
 	removed bool
 }
 
@@ -475,7 +473,6 @@ func (d *Document) eol() string {
 	return "\n"
 }
 
-// lineStart returns the offset of the beginning of a line.
 func lineStart(data []byte, offset int) int {
 	return bytes.LastIndexByte(data[:offset], '\n') + 1
 }
@@ -582,7 +579,6 @@ func (d *Document) Save() (bool, error) {
 // Backup returns the path of the backup that Save has written, or "".
 func (d *Document) Backup() string { return d.saved }
 
-// nextRecord returns the record of the edited file.
 func (d *Document) nextRecord(backup string, out []byte) record {
 	next := record{Version: recordVersion, File: d.real, Backup: d.record.Backup, Before: d.record.Before, After: hash(out)}
 	for _, kept := range d.record.Entries {

@@ -40,7 +40,6 @@ func (e *Env) goos() string {
 	return e.GOOS
 }
 
-// get returns an environment variable, or "" if it is not set.
 func (e *Env) get(name string) string {
 	if e.Lookup == nil {
 		return ""

@@ -276,7 +276,6 @@ func ReadEnvFile(path string) (map[string]string, error) {
 	return vars, withPath(err, path)
 }
 
-// parseEnv parses the text of a file of variables.
 func parseEnv(data []byte) (map[string]string, error) {
 	vars := map[string]string{}
 	text := strings.ReplaceAll(string(data), "\r\n", "\n")
@@ -315,7 +314,6 @@ func isValidName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, " \t\"'\x00")
 }
 
-// unquotedValue returns a value without quotes.
 func unquotedValue(v string) string {
 	if strings.HasPrefix(v, "#") {
 		return ""

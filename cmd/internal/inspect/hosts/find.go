@@ -120,7 +120,6 @@ func readLocation(p location, log *records) (File, bool) {
 	return f, len(f.Servers)+len(f.Errors) > 0
 }
 
-// add reads entries into f.
 func (f *File) add(data []byte, list []entry, p location, log *records) {
 	for _, e := range list {
 		if p.mixed && !looksLikeServer(e.node) {
@@ -215,8 +214,7 @@ type location struct {
 	// mixed reports that the tables also have entries of other kinds: settings of all servers,
 	// switches for servers of other files, extensions that are part of the host.
 	mixed bool
-	// root is the folder of the project that the file belongs to.
-	root string
+	root  string
 }
 
 // Paths of names that lead to tables of servers.

@@ -114,7 +114,6 @@ func (e *ParseError) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.Path, e.Line, e.Column, e.Reason)
 }
 
-// position returns the line and column of an offset.
 func position(data []byte, offset int) (line, column int) {
 	offset = min(offset, len(data))
 	return 1 + bytes.Count(data[:offset], []byte("\n")), offset - bytes.LastIndexByte(data[:offset], '\n')
@@ -180,7 +179,6 @@ func errorAt(data []byte, offset int, problem string) *ParseError {
 	return &ParseError{Line: line, Column: column, Reason: problem}
 }
 
-// withPath sets the path of a ParseError.
 func withPath(err error, path string) error {
 	var p *ParseError
 	if errors.As(err, &p) {

@@ -179,7 +179,6 @@ func splitURL(text string) (scheme, rest string) {
 	return scheme, ""
 }
 
-// sameAs reports whether two entries describe the same server.
 func (s Server) sameAs(t Server) bool {
 	return s.Transport == t.Transport && s.Command == t.Command && slices.Equal(s.Args, t.Args) && maps.Equal(s.Env, t.Env) &&
 		s.EnvFile == t.EnvFile && s.Cwd == t.Cwd && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.noVariables == t.noVariables
@@ -266,7 +265,6 @@ func urlOf(n *node) *member {
 	return nil
 }
 
-// pointerTo builds a JSON pointer from names.
 func pointerTo(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -275,7 +273,6 @@ func pointerTo(names ...string) string {
 	return b.String()
 }
 
-// namesOf splits a JSON pointer into names.
 func namesOf(pointer string) []string {
 	if pointer == "" {
 		return nil
@@ -303,7 +300,6 @@ func (r *reader) fail(n *node, format string, args ...any) {
 	}
 }
 
-// server reads an entry.
 func (r *reader) server(e entry) (Server, *ParseError) {
 	s := Server{Name: e.name, Host: r.host, Pointer: e.pointer, Project: e.project}
 	if e.node.kind != kindObject {
@@ -327,7 +323,6 @@ func (r *reader) server(e entry) (Server, *ParseError) {
 	return s, r.err
 }
 
-// process reads the command of the server.
 func (r *reader) process(s *Server, n *node) {
 	f := fieldsOf(n)
 	switch {
@@ -358,7 +353,6 @@ func (r *reader) process(s *Server, n *node) {
 	s.Cwd = r.text(n.get("cwd"))
 }
 
-// remote reads the URL and headers of the server.
 func (r *reader) remote(s *Server, n *node) {
 	s.URL = r.text(urlOf(n))
 	for _, name := range []string{"headers", "http_headers"} {

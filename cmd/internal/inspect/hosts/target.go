@@ -104,7 +104,6 @@ func Resolve(e *Env, target string) (Server, error) {
 	return list[0], nil
 }
 
-// withoutDuplicates removes entries that equal an earlier one.
 func withoutDuplicates(list []Server) []Server {
 	var out []Server
 	for _, s := range list {

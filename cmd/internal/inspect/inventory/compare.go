@@ -141,7 +141,6 @@ func kindWord(kind string) string {
 	return strings.TrimSuffix(kind, "s")
 }
 
-// definitions compares the definitions of a kind.
 func (c *comparison) definitions(kind string, a, b *Inventory) {
 	what := kindWord(kind)
 	before, after := c.matchNames(a.Definitions[kind], b.Definitions[kind]), b.Definitions[kind]
@@ -192,7 +191,6 @@ func uncutOptions(ignore ...string) *jsondiff.Options {
 	return &jsondiff.Options{Ignore: ignore, MaxValue: -1}
 }
 
-// definition compares two definitions.
 func (c *comparison) definition(what, name string, before, after []byte) {
 	before, after = c.fillBoth(before, after)
 	for _, v := range jsondiff.Diff(before, after, uncutOptions("/inputSchema", "/outputSchema", "/_meta")) {
@@ -340,7 +338,6 @@ func changeText(d jsondiff.Change) string {
 	return "changed"
 }
 
-// answers compares the responses to equal requests.
 func (c *comparison) answers(a, b *Inventory) {
 	for _, k := range a.Order {
 		x, y := a.Answers[k], b.Answers[k]

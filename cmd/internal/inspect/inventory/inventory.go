@@ -58,8 +58,7 @@ type Inventory struct {
 	Dropped int
 
 	// listings holds the latest listing of each kind.
-	listings map[string]*listing
-	// answerBytes is the size of the responses.
+	listings    map[string]*listing
 	answerBytes int
 }
 
@@ -167,8 +166,7 @@ func (iv *Inventory) addHandshake(params, result []byte) {
 // A listing is a list of definitions whose pages are being read.
 type listing struct {
 	definitions map[string][]byte
-	// bytes is the size of definitions.
-	bytes int
+	bytes       int
 	// cursor is that of the latest page, quoted, nil for the first one; next is that of the
 	// page after it, nil for the last one. An empty cursor is one.
 	cursor, next []byte
@@ -238,7 +236,6 @@ func (iv *Inventory) answer(method string, params, result, failure []byte, laten
 	a.Latency.Add(latency)
 }
 
-// keyOf returns the key of a request.
 func keyOf(method string, params []byte) Key {
 	k := Key{Method: method}
 	if len(params) == 0 || params[0] != '{' {

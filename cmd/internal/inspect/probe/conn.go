@@ -71,8 +71,7 @@ type reply struct {
 	dir capture.Dir
 	// exchange is the number of the HTTP exchange.
 	exchange uint64
-	// took is the time until the response.
-	took time.Duration
+	took     time.Duration
 	// text is the response message, or nil.
 	text []byte
 	kind jsonrpc.Kind
@@ -120,7 +119,6 @@ func (a *reply) failed(codes ...jsonrpc.Code) bool {
 	return a.rpcError != nil && (len(codes) == 0 || slices.Contains(codes, a.rpcError.Code))
 }
 
-// succeeded reports whether the response is a result.
 func (a *reply) succeeded() bool { return a.state == answered && a.kind == jsonrpc.KindResponse }
 
 // answers reports whether a message is the expected response.

@@ -73,7 +73,6 @@ type driver struct {
 	reportRefusal func()
 }
 
-// open opens a connection for a job, with a handshake if handshake is set.
 func (r *run) open(ctx context.Context, j *job, rev mcp.Revision, handshake bool) (*driver, error) {
 	v := &driver{r: r, job: j, rev: rev, firstEntries: map[string][]byte{}}
 	if r.stdio() {
@@ -263,7 +262,6 @@ func (d *driver) awaitEither(ctx context.Context, q outgoing) (a reply, other bo
 	return a, other
 }
 
-// refusalError returns why the server does not support the revision.
 func (d *driver) refusalError(a *reply) error {
 	method := mcp.MethodInitialize
 	if d.rev.Modern() {
@@ -311,12 +309,10 @@ func (d *driver) call(ctx context.Context, method string, params object, tweaks 
 	return d.send(ctx, q)
 }
 
-// notify sends a notification.
 func (d *driver) notify(ctx context.Context, method string, params object) {
 	d.send(ctx, outgoing{body: notification(method, d.params(params))})
 }
 
-// send sends a message.
 func (d *driver) send(ctx context.Context, q outgoing) reply {
 	a := d.conn.send(ctx, q)
 	d.r.noteReply(d.session(), &a)
@@ -333,7 +329,6 @@ func (d *driver) stillAnswers(ctx context.Context) (reply, bool) {
 	return a, a.state == answered
 }
 
-// has reports whether the server has declared a capability.
 func (d *driver) has(capability string) bool { return member(d.capabilities, capability) != nil }
 
 // report reports a finding of a rule of this package about a reply. It panics if the rule does not
@@ -372,7 +367,6 @@ func (d *driver) session() uint64 {
 	return d.http.Session
 }
 
-// describeReply describes a reply.
 func (d *driver) describeReply(a *reply) string {
 	text := ""
 	switch {
@@ -497,12 +491,10 @@ func notification(method string, params object) []byte {
 	return jsonrpc.AppendNotification(nil, method, text)
 }
 
-// implementation returns the probe's client information.
 func (r *run) implementation() object {
 	return object{"name": r.opts.Client, "version": r.opts.Version}
 }
 
-// initialize returns the params of a legacy handshake.
 func (r *run) initialize(version string) object {
 	return object{"protocolVersion": version, "capabilities": object{}, "clientInfo": r.implementation()}
 }

@@ -60,8 +60,7 @@ type job struct {
 	// rerun reports that the job is repeated, alone.
 	rerun bool
 	// suspect reports that concurrent processes may have caused a finding.
-	suspect bool
-	// sessions lists the job's sessions.
+	suspect  bool
 	sessions []uint64
 	// reserved is the number of a session that is not open yet, or 0.
 	reserved uint64
@@ -82,8 +81,7 @@ type job struct {
 type plan struct {
 	todo []*job
 	// held holds jobs with a connection, whose steps wait until all revisions are opened.
-	held []*job
-	// opened reports that all revisions are opened.
+	held   []*job
 	opened bool
 	// expandedRevisions holds the revisions with all jobs added.
 	expandedRevisions map[mcp.Revision]bool
@@ -96,8 +94,7 @@ type plan struct {
 	requested bool
 	// allGroups reports that all groups were added for a legacy revision.
 	allGroups bool
-	// finished counts the jobs that are done.
-	finished int
+	finished  int
 	// silentCount counts the revisions without any response.
 	silentCount int
 }
@@ -294,7 +291,6 @@ func (r *run) prepare(j *job, beside bool) {
 	j.reserved = r.nextSession(j)
 }
 
-// connect opens the connection of a job.
 func (r *run) connect(ctx context.Context, j *job) {
 	v, err := r.openAfterDiscover(ctx, j)
 	if v == nil && err == nil {
@@ -314,7 +310,6 @@ func (r *run) connect(ctx context.Context, j *job) {
 	j.driver, j.err = v, err
 }
 
-// closeAll closes the connections of jobs that run no steps.
 func closeAll(wave []*job) {
 	forEachJob(wave, (*job).close)
 	for _, j := range wave {
@@ -517,7 +512,6 @@ func (r *run) rerunSuspects(ctx context.Context, wave []*job) error {
 	return nil
 }
 
-// runJob runs the steps of a job.
 func (r *run) runJob(ctx context.Context, j *job) {
 	v, lost := j.driver, 0
 	j.driver = nil
@@ -552,7 +546,6 @@ func (r *run) runJob(ctx context.Context, j *job) {
 // maxReopen limits how often a job may lose its connection.
 const maxReopen = 20
 
-// steps returns the steps of a job.
 func (j *job) steps() []step {
 	list := slices.Clone(j.group.steps)
 	if j.whole {

@@ -41,9 +41,7 @@ type recorder struct {
 
 // A sessionRecord is the record of a session.
 type sessionRecord struct {
-	// order is the order of the job.
-	order int
-	// events counts the events.
+	order  int
 	events uint64
 	// discarded reports that the session does not count.
 	discarded bool
@@ -99,7 +97,6 @@ func (r *recorder) waive(n uint64, rules ...string) {
 	r.waived[n] = rules
 }
 
-// assign assigns a session to a job.
 func (r *recorder) assign(session uint64, place int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +115,6 @@ func (r *recorder) discard(sessions []uint64, why string) {
 	}
 }
 
-// counts reports whether a session counts.
 func (r *recorder) counts(session uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +209,6 @@ func aboutServer(f *check.Finding) bool {
 	return f.Dir != capture.ToServer || serverOmits[f.Rule.ID]
 }
 
-// report adds a finding of a step.
 func (r *recorder) report(f check.Finding) {
 	if f.Rule == nil || !r.enabled(f.Rule.ID) || !appliesTo(f.Rule, f.Revision) {
 		return

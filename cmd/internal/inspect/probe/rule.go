@@ -287,7 +287,6 @@ func outage(a *reply) bool {
 	return a.rpcError != nil && (a.rpcError.Code == jsonrpc.CodeInternalError || a.rpcError.Code >= -32019 && a.rpcError.Code <= -32000 || a.rpcError.Code > -32000 || a.rpcError.Code < -32768)
 }
 
-// sameError reports whether two errors are equal.
 func sameError(a, b *jsonrpc.Error) bool {
 	return a != nil && b != nil && a.Code == b.Code && a.Message == b.Message && bytes.Equal(a.Data, b.Data)
 }

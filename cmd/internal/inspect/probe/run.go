@@ -312,7 +312,6 @@ func (r *run) supported() []string {
 	return nil
 }
 
-// replyTimeout returns the timeout for a message.
 func (r *run) replyTimeout(q outgoing) time.Duration { return cmp.Or(q.wait, r.opts.Timeout) }
 
 func (r *run) report() *Report {
@@ -356,8 +355,7 @@ func (r *run) noAnswerError() error {
 
 // A group is a series of steps on one connection.
 type group struct {
-	name string
-	// noHandshake skips the handshake.
+	name        string
 	noHandshake bool
 	// everyRevision runs the group in each revision, not only in the newest of its era.
 	everyRevision bool
@@ -380,7 +378,6 @@ type eraStep struct {
 	legacyOnly bool
 }
 
-// groups returns the groups for the transport.
 func (r *run) groups() []group {
 	if r.stdio() {
 		return stdioGroups()
@@ -408,7 +405,6 @@ func stdioGroups() []group {
 	}
 }
 
-// httpGroups returns the groups over HTTP.
 func httpGroups() []group {
 	return []group{
 		{name: "lists and requests", everyRevision: true, steps: []step{lists, unknownMethod, batch}},
@@ -426,7 +422,6 @@ func httpGroups() []group {
 	}
 }
 
-// local reports whether the server is on this machine.
 func (r *run) local() bool {
 	u, err := url.Parse(r.target.URL)
 	if err != nil {

@@ -41,7 +41,6 @@ type stdioConn struct {
 	stray [][]byte
 }
 
-// openStdio starts the server.
 func openStdio(ctx context.Context, r *run, j *job) (*stdioConn, error) {
 	sc := &stdioConn{r: r, job: j, session: r.nextSession(j), stderr: &stderrKeeper{forward: j.stderr}, started: time.Now()}
 	t := r.target

@@ -9,7 +9,6 @@ import (
 	"mcpwire/mcp"
 )
 
-// badBodies posts bodies that are not messages.
 func badBodies(ctx context.Context, d *driver) {
 	for _, bad := range []struct {
 		about, body string
@@ -30,7 +29,6 @@ func badBodies(ctx context.Context, d *driver) {
 	}
 }
 
-// badHeaders sends a harmless request with wrong headers.
 func badHeaders(ctx context.Context, d *driver) {
 	for _, bad := range []struct{ name, value string }{
 		{"Content-Type", "text/plain"}, {"Accept", "text/html"}, {"Accept", "application/json"},
@@ -72,7 +70,6 @@ func wrongHeaders(ctx context.Context, d *driver) {
 	}
 }
 
-// headerSpelling sends correct headers in other spellings.
 func headerSpelling(ctx context.Context, d *driver) {
 	const encoded = "=?base64?bWNwd2lyZS1wcm9iZS1uby1zdWNoLXRvb2wtN2YzYQ==?=" // of noSuchTool
 	for _, good := range []struct {

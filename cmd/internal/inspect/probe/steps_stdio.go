@@ -32,7 +32,6 @@ func (d *driver) sendMalformed(ctx context.Context, body string) (rpcErr *jsonrp
 // lateReplyTimeout limits the wait for an optional response.
 const lateReplyTimeout = 300 * time.Millisecond
 
-// badJSON sends invalid JSON.
 func badJSON(ctx context.Context, d *driver) {
 	reply, after, ok := d.sendMalformed(ctx, "this is not JSON {")
 	switch {
@@ -82,7 +81,6 @@ func wrongEnvelope(ctx context.Context, d *driver) {
 	}
 }
 
-// lineEnds sends blank lines and CR LF.
 func lineEnds(ctx context.Context, d *driver) {
 	reply, after, ok := d.sendMalformed(ctx, "")
 	switch {
@@ -103,7 +101,6 @@ func lineEnds(ctx context.Context, d *driver) {
 // maxExitTime is how long a server may take to end.
 const maxExitTime = 2 * time.Second
 
-// endOfInput closes the input.
 func endOfInput(_ context.Context, d *driver) {
 	if took, ok := d.stdio.closeInputAndWait(maxExitTime); !ok {
 		d.endFinding("eof", fmt.Sprintf("it is still running %v after the end of its input", took.Round(time.Millisecond)))

@@ -65,7 +65,6 @@ type Report struct {
 	Version string
 }
 
-// count returns the number of results of each severity.
 func (r *Report) count() (errors, warnings, infos int) {
 	for _, f := range r.Results {
 		switch f.Rule.Severity {
@@ -143,7 +142,6 @@ func (r *Report) rules() []*check.Rule {
 	return check.Rules()
 }
 
-// location describes the location of a finding.
 func location(f *check.Finding) string {
 	parts := []string{"event " + utoa(f.Event)}
 	if f.Session != 0 {
@@ -326,7 +324,6 @@ func Explain(w io.Writer, r *check.Rule, opts *TextOptions) error {
 	return b.Flush()
 }
 
-// revisionList formats the revisions of a rule.
 func revisionList(list []mcp.Revision) string {
 	switch n := len(list); {
 	case n == 0 || n == len(mcp.Revisions()):
@@ -404,7 +401,6 @@ func JSON(w io.Writer, r *Report) error {
 	return encode(w, out)
 }
 
-// encode writes v as indented JSON.
 func encode(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -338,7 +338,6 @@ func jsonMember(obj []byte, name string) []byte {
 	return nil
 }
 
-// codeEntry describes an error code.
 func (b *Book) codeEntry(text *block, revs []mcp.Revision) *Entry {
 	number, name, _ := strings.Cut(text.name, " ")
 	has, in := revisionsOf(text, revs)
@@ -358,7 +357,6 @@ func (b *Book) codeEntry(text *block, revs []mcp.Revision) *Entry {
 	return e
 }
 
-// methodsWithError returns the methods that list an error.
 func (b *Book) methodsWithError(code string, revs []mcp.Revision) (methods []string) {
 	for _, m := range b.methods {
 		if slices.ContainsFunc(m.withKey("error", revs), func(l attribute) bool { return l.rest == code }) {
@@ -385,7 +383,6 @@ func revisionsOf(text *block, revs []mcp.Revision) (has, in []mcp.Revision) {
 	return has, intersect(has, revs)
 }
 
-// headerEntry describes an HTTP header.
 func (b *Book) headerEntry(text *block, revs []mcp.Revision) *Entry {
 	has, in := revisionsOf(text, revs)
 	e := &Entry{Kind: "header", Name: text.name, Summary: text.text("is"), Revisions: names(in), All: names(has), From: text.text("from"), Page: pageURL(text, in),
@@ -439,7 +436,6 @@ func sortedUnique(all []string) []string {
 	return slices.Compact(all)
 }
 
-// typeEntry describes a type.
 func (b *Book) typeEntry(name string, revs []mcp.Revision) *Entry {
 	has := shape.Revisions(name)
 	in := intersect(has, revs)
@@ -529,7 +525,6 @@ var namedTypes = map[string]bool{
 // maxDepth limits the levels of expanded members.
 const maxDepth = 3
 
-// shapeOf describes a type.
 func shapeOf(rev mcp.Revision, t shape.Type) *Shape {
 	s := &Shape{Revision: rev.String(), Type: t.String()}
 	switch t.Kind() {
@@ -589,7 +584,6 @@ func withoutInlineName(text string, inner shape.Type) string {
 	return text
 }
 
-// limitsText describes the limits of a type's values.
 func limitsText(t shape.Type) string {
 	least, greatest := t.Bounds()
 	switch {

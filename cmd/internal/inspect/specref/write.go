@@ -101,7 +101,6 @@ func (p *printer) list(indent string, words []string) {
 	p.line(row)
 }
 
-// section begins a part of an entry.
 func (p *printer) section(title string) {
 	p.line("")
 	p.line(p.Strong(title))

@@ -230,7 +230,6 @@ const (
 	maxCells = 1 << 23
 )
 
-// array compares two arrays.
 func (d *differ) array(i, j int32, p location) {
 	as, bs := d.a.childList(i), d.b.childList(j)
 	at := 0 // index after the previous changes
@@ -280,7 +279,6 @@ type alignment struct {
 	rows, cols int
 }
 
-// newAlignment returns the alignment of two lists of elements.
 func (d *differ) newAlignment(as, bs []int32) *alignment {
 	rows, cols := len(as)+1, len(bs)+1
 	if rows == 1 || cols == 1 || rows > maxTable/cols || rows*cols > d.cells {

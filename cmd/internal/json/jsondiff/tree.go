@@ -27,8 +27,7 @@ type node struct {
 	// nameAt and nameEnd delimit the name of a member, between the quotes.
 	nameAt, nameEnd int32
 	next            int32
-	// count is the number of children.
-	count int32
+	count           int32
 	// kind is the first byte, or 0 below MaxDepth.
 	kind byte
 	// duplicate reports an object with a duplicate name.
@@ -45,7 +44,6 @@ type tree struct {
 
 func (t *tree) text(i int32) []byte { return t.data[t.nodes[i].start:t.nodes[i].end] }
 
-// name returns the name of a member.
 func (t *tree) name(i int32) string {
 	n := &t.nodes[i]
 	raw := t.data[n.nameAt:n.nameEnd]
@@ -313,7 +311,6 @@ func (ps patterns) member(raw []byte, escaped bool) patterns {
 	return ps.descend(string(raw))
 }
 
-// element returns the patterns for an element.
 func (ps patterns) element(index int) patterns { return ps.descend(strconv.Itoa(index)) }
 
 func (ps patterns) descend(name string) (below patterns) {

@@ -122,7 +122,6 @@ func (c *comparer) widened(pointer, format string, args ...any) {
 	c.add(pointer, map[Direction]Impact{Input: Compatible, Output: Breaking}[c.direction], format, args...)
 }
 
-// schema compares two schemas.
 func (c *comparer) schema(at string, a, b any, depth int) {
 	if depth > maxDepth {
 		if !reflect.DeepEqual(a, b) {
@@ -231,7 +230,6 @@ func onlyAnnotations(m map[string]any) bool {
 	return true
 }
 
-// lookup follows a JSON pointer.
 func lookup(v any, pointer string) (any, bool) {
 	if pointer == "" {
 		return v, true
@@ -249,7 +247,6 @@ func lookup(v any, pointer string) (any, bool) {
 	return v, true
 }
 
-// childPointer returns the pointer of a member.
 func childPointer(at string, parts ...string) string {
 	for _, p := range parts {
 		at += "/" + jsonpointer.Escape(p)
@@ -265,7 +262,6 @@ func isAnnotation(keyword string) bool {
 	return false
 }
 
-// annotations compares the texts for people and models.
 func (c *comparer) annotations(at string, a, b map[string]any) {
 	for _, k := range unionKeys(a, b) {
 		if isAnnotation(k) && !reflect.DeepEqual(a[k], b[k]) {
@@ -277,7 +273,6 @@ func (c *comparer) annotations(at string, a, b map[string]any) {
 // allTypes are the types of JSON Schema. An integer is also a number.
 var allTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-// types compares the allowed types.
 func (c *comparer) types(at string, a, b map[string]any) {
 	c.lists(childPointer(at, "type"), typesOf(a), typesOf(b))
 }
@@ -331,7 +326,6 @@ func (c *comparer) values(at string, a, b map[string]any) {
 	}
 }
 
-// lists compares lists of what is allowed.
 func (c *comparer) lists(at string, x, y []string) {
 	if removed := difference(x, y); len(removed) > 0 {
 		c.narrowed(at, "%s is no longer allowed", clip.String(strings.Join(removed, ", "), 200))
@@ -511,7 +505,6 @@ func knownKeyword(k string) bool {
 	return isAnnotation(k)
 }
 
-// unionKeys returns the keys of both maps, sorted.
 func unionKeys(a, b map[string]any) []string {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)

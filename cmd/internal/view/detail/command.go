@@ -124,7 +124,6 @@ func writeList(l *shellLine, method string, params []byte, target *target) bool 
 	return true
 }
 
-// writeCompletion writes the command for a completion.
 func writeCompletion(l *shellLine, params []byte, target *target) bool {
 	ref, argument := jsonwire.Lookup(params, "ref"), jsonwire.Lookup(params, "argument")
 	kind, name := "prompt", textOf(jsonwire.Lookup(ref, "name"))
@@ -200,7 +199,6 @@ func onlyMembers(object []byte, names ...string) bool {
 // terminal or line editor.
 func pasteable(s string) bool { return printable.Line(s) == s }
 
-// isHTTP reports whether the row used HTTP.
 func (d *Detail) isHTTP() bool {
 	return d.HTTP != nil || d.snapshot.HTTP != nil || d.Session.Transport == "http" || d.Session.Transport == "sse" || d.Kind == trace.HTTP
 }
@@ -214,7 +212,6 @@ type target struct {
 	notes   []string
 }
 
-// target returns the server for a command.
 func (d *Detail) target() (*target, error) {
 	if d.isHTTP() {
 		address, note := requestAddress(d.serverURL(), d.requestHead)
@@ -240,7 +237,6 @@ func (d *Detail) target() (*target, error) {
 	return t, nil
 }
 
-// serverURL returns the URL of the server, or "".
 func (d *Detail) serverURL() string { return cmp.Or(d.url, d.snapshot.Session.URL) }
 
 // requestAddress returns the URL that a request was sent to. head may be nil.
@@ -356,7 +352,6 @@ func CurlRequest(server string, head *capture.Request, hasBody bool, body []byte
 	return c, err
 }
 
-// curlHeaders writes the headers in order.
 func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 	var has []string
 	for _, h := range list {
@@ -389,7 +384,6 @@ func (l *shellLine) curlHeaders(list []capture.Header, body bool) {
 	}
 }
 
-// curlBody writes the body.
 func (l *shellLine) curlBody(body []byte) error {
 	l.add("--data-raw") // gives no meaning to a first character
 	switch {
@@ -495,7 +489,6 @@ func (l *shellLine) variable(placeholder, kind, hint string) string {
 	return l.variables.Name(placeholder, "MCPWIRE_", cmp.Or(hint, kind))
 }
 
-// command returns the line.
 func (l *shellLine) command() (*Command, error) {
 	if l.invalid != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNoCommand, l.invalid)

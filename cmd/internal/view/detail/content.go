@@ -124,7 +124,6 @@ func (w *contentWriter) add(b Block) {
 	w.content.Blocks = append(w.content.Blocks, b)
 }
 
-// params adds the parameters of a request or a notification.
 func (w *contentWriter) params(method string, params []byte) {
 	if !isObject(params) {
 		if len(params) > 0 {
@@ -165,7 +164,6 @@ func (w *contentWriter) input(params []byte) {
 	w.members(params, "_meta", "message", "systemPrompt", "messages", "requestedSchema")
 }
 
-// result adds the result of a method.
 func (w *contentWriter) result(method string, result []byte) {
 	if !isObject(result) {
 		w.json(Block{}, result)
@@ -204,7 +202,6 @@ func (w *contentWriter) result(method string, result []byte) {
 	}
 }
 
-// error adds an error response.
 func (w *contentWriter) error(e *jsonrpc.Error) {
 	w.content.Failed = true
 	code := "error " + strconv.Itoa(int(e.Code))
@@ -268,7 +265,6 @@ func (w *contentWriter) block(v []byte, role string, structured []byte) {
 	}
 }
 
-// messages adds the messages of a prompt or for a model.
 func (w *contentWriter) messages(v []byte) {
 	if !isArray(v) {
 		return
@@ -279,7 +275,6 @@ func (w *contentWriter) messages(v []byte) {
 	}
 }
 
-// resources adds the contents of resources.
 func (w *contentWriter) resources(v []byte) {
 	if !isArray(v) {
 		return
@@ -289,7 +284,6 @@ func (w *contentWriter) resources(v []byte) {
 	}
 }
 
-// resource adds the content of a resource.
 func (w *contentWriter) resource(b Block, v []byte) {
 	b.URI, b.MediaType = safeText(jsonwire.Text(jsonwire.Lookup(v, "uri"))), safeText(jsonwire.Text(jsonwire.Lookup(v, "mimeType")))
 	b.Title = "resource"
@@ -312,7 +306,6 @@ func (w *contentWriter) media(b Block, data []byte) {
 	w.add(b)
 }
 
-// list adds a list of tools, prompts or resources.
 func (w *contentWriter) list(name string, v []byte) {
 	if !isArray(v) {
 		return
@@ -383,7 +376,6 @@ func (w *contentWriter) inputRequests(v []byte) {
 	}
 }
 
-// fields adds the fields of a form.
 func (w *contentWriter) fields(b Block, props, required []byte) {
 	names := stringsOf(required)
 	t := &Table{Columns: []string{"Name", "Type", "Description"}}
@@ -475,7 +467,6 @@ func isRecords(v []byte) bool {
 	return n > 0
 }
 
-// objectTable returns a table of the members of an object.
 func (w *contentWriter) objectTable(v []byte, except ...string) *Table {
 	t := &Table{}
 	for m := jsonwire.ObjectMembers(v); m.Next(); {
@@ -539,7 +530,6 @@ func (w *contentWriter) cell(v []byte) []Line {
 	return w.finishCell(s, omitted)
 }
 
-// cellText returns a text in a table.
 func (w *contentWriter) cellText(text string) []Line {
 	s := newLineWriter(max(1, min(w.left, maxCell)))
 	return w.finishCell(s, int64(len(text)-s.writeProse([]byte(text))))
@@ -621,7 +611,6 @@ func words(name string) string {
 	return b.String()
 }
 
-// stringsOf returns the strings in an array.
 func stringsOf(v []byte) []string {
 	if !isArray(v) {
 		return nil
@@ -637,7 +626,6 @@ func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }
 func isArray(v []byte) bool  { return len(v) > 0 && v[0] == '[' }
 func isString(v []byte) bool { return len(v) > 1 && v[0] == '"' }
 
-// isEmpty reports whether an object or array is empty.
 func isEmpty(v []byte) bool {
 	return len(v) > 1 && len(bytes.TrimSpace(v[1:len(v)-1])) == 0
 }

@@ -81,10 +81,8 @@ type Detail struct {
 	// request is the whole message. It is nil if it is too long for a command.
 	request []byte
 	// body is the whole body of the HTTP request. It is nil if it is too long for a command.
-	body []byte
-	// method is the method of the message.
-	method string
-	// redactedInRequest counts the redacted places in the request.
+	body              []byte
+	method            string
 	redactedInRequest int
 	// noCommand says why CallCommand fails. Empty means that it can succeed.
 	noCommand string
@@ -237,7 +235,6 @@ func (b *builder) readEvent(ctx context.Context, n uint64) (*capture.Event, erro
 	return e, nil
 }
 
-// ownEvents returns the numbers of the row's own events, in order.
 func (b *builder) ownEvents() []uint64 {
 	list := slices.Clone(b.snapshot.Record.Events)
 	list = append(list, b.snapshot.Record.N, b.snapshot.responseN)
@@ -249,7 +246,6 @@ func (b *builder) ownEvents() []uint64 {
 	return slices.DeleteFunc(list, func(n uint64) bool { return n == 0 })
 }
 
-// addEvent adds one of the row's own events.
 func (b *builder) addEvent(ctx context.Context, n uint64) error {
 	e, err := b.readEvent(ctx, n)
 	if e == nil {
@@ -386,7 +382,6 @@ func (b *builder) addFindings() {
 	}
 }
 
-// addStart adds the start of the server's process.
 func (b *builder) addStart(ctx context.Context) error {
 	e := b.startEvent
 	if n := b.snapshot.startN; e == nil && n != 0 && b.detail.noCommand != "the server sent it" {

@@ -81,7 +81,6 @@ const (
 	maxEventText        = 160 // bytes of EventLine.Text
 )
 
-// addRawEvent adds an event to Detail.Raw.
 func (b *builder) addRawEvent(e *capture.Event) {
 	if len(b.detail.Raw) >= maxRawEvents {
 		return

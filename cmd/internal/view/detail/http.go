@@ -176,7 +176,6 @@ const (
 	maxSSEField = 512 // bytes of its other fields
 )
 
-// addStream adds the events of the row's event stream.
 func (b *builder) addStream(ctx context.Context) error {
 	h := b.snapshot.HTTP
 	if h == nil || !h.Stream {

@@ -23,8 +23,7 @@ type lineWriter struct {
 	lines []Line
 	spans int
 	// size is the number of bytes of text.
-	size int
-	// limit limits size.
+	size  int
 	limit int
 	// redacted counts placeholders.
 	redacted int
@@ -68,7 +67,6 @@ func (lw *lineWriter) flush() {
 	lw.spans++
 }
 
-// newline ends the line.
 func (lw *lineWriter) newline(depth int) {
 	if lw.flat {
 		writeText(lw, " ", Punct)
@@ -236,7 +234,6 @@ func (lw *lineWriter) writeProse(text []byte) (taken int) {
 	return taken
 }
 
-// finish returns the lines.
 func (lw *lineWriter) finish() []Line {
 	lw.flush()
 	return lw.lines

@@ -33,7 +33,6 @@ const (
 // markdownSign finds what plain text rarely has.
 var markdownSign = lazyregexp.New("(?m)^(#{1,6} \\S|```|[-*+] \\S.*\\n[-*+] \\S|1\\. \\S.*\\n2\\. \\S|> \\S|\\|.*\\|[ \\t]*\\n\\|[ :|-]+\\|)|\\*\\*[^*\\s][^*\\n]*\\*\\*|\\[[^\\]\\n]+\\]\\(\\S+\\)")
 
-// isMarkdown reports whether a text looks like Markdown.
 func isMarkdown(s, mediaType string) bool {
 	if len(s) > maxMarkdown || openBrackets(s) > maxOpenBrackets {
 		return false

@@ -214,8 +214,7 @@ type jsonPrinter struct {
 	mediaLookups int
 	// previewBytesLeft limits the data of further blobs.
 	previewBytesLeft int
-	// wantPointers requests pointers.
-	wantPointers bool
+	wantPointers     bool
 	// lineOf has the lines of values, by pointer.
 	lineOf map[string]int
 }
@@ -267,7 +266,6 @@ func (jp *jsonPrinter) run() {
 	jp.omittedBytes += int64(len(jp.data) - i)
 }
 
-// beginContainer begins an object or array at offset i.
 func (jp *jsonPrinter) beginContainer(i int, c byte) int {
 	j := i + 1
 	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
@@ -287,7 +285,6 @@ func (jp *jsonPrinter) beginContainer(i int, c byte) int {
 	return i + 1
 }
 
-// beginItem begins a member or element.
 func (jp *jsonPrinter) beginItem() {
 	if jp.depth > maxIndent || jp.depth == 0 {
 		return
@@ -327,7 +324,6 @@ func (jp *jsonPrinter) pointer() (string, bool) {
 	return b.String(), true
 }
 
-// writeToken writes a number or a literal.
 func (jp *jsonPrinter) writeToken(i int) int {
 	j := i
 	for j < len(jp.data) && !bytes.ContainsRune([]byte(" \t\r\n,]}"), rune(jp.data[j])) {
@@ -348,7 +344,6 @@ func (jp *jsonPrinter) addOmitted(n int64) {
 	writeText(jp.lineWriter, " … "+trace.FormatSize(n)+" not shown ", Annotation)
 }
 
-// writeString writes a name or a string.
 func (jp *jsonPrinter) writeString(i int) int {
 	end := jsonwire.SkipValue(jp.data, i)
 	if end <= i+1 {
@@ -444,7 +439,6 @@ func (jp *jsonPrinter) writeBlob(text []byte) bool {
 	return true
 }
 
-// mediaOf returns the mimeType of an object.
 func mediaOf(object []byte) string {
 	for m := jsonwire.ObjectMembers(object); m.Next(); {
 		if v := m.Value(); m.KeyIs("mimeType") && len(v) > 2 && v[0] == '"' && len(v) < 256 {

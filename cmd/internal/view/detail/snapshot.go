@@ -123,7 +123,6 @@ func snapshotRecord(r *trace.Row) trace.Record {
 	return rec
 }
 
-// addChildren adds the rounds and children of a row.
 func (s *Snapshot) addChildren(r *trace.Row) {
 	if r.InputRounds != nil {
 		s.Rounds = append(s.Rounds, Round{Seq: r.Seq, N: r.N, Response: r.ResponseN, Status: trace.InputRequired, WallMS: trace.Millis(r.Latency)})

@@ -51,7 +51,6 @@ func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	return c
 }
 
-// addSummary adds the summary.
 func (b *builder) addSummary() {
 	b.detail.Summary = Summary{Sentences: b.sentences(), Facts: b.facts()}
 }
@@ -99,7 +98,6 @@ func (b *builder) sentences() []string {
 	return list
 }
 
-// addOutcome describes the outcome of a request.
 func (b *builder) addOutcome(add func(format string, args ...any)) {
 	r := b.snapshot
 	switch r.Record.Status {
@@ -142,7 +140,6 @@ func (b *builder) addCause(add func(format string, args ...any), what, fix strin
 	}
 }
 
-// headerOf returns the value of a header field, or "".
 func headerOf(list []capture.Header, name string) string {
 	for _, h := range list {
 		if strings.EqualFold(h.Name, name) {
@@ -190,7 +187,6 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// facts returns the table of facts.
 func (b *builder) facts() []Fact {
 	r := b.snapshot.Record
 	list := []Fact{}

@@ -24,8 +24,7 @@ import (
 
 // A roundTrip is an HTTP round trip that is being collected.
 type roundTrip struct {
-	key roundTripKey
-	// server is the name of the server.
+	key    roundTripKey
 	server string
 	// url is the server's URL, or "" if the capture does not have it.
 	url     string
@@ -38,12 +37,11 @@ type roundTrip struct {
 	ended    time.Time
 	last     time.Time
 
-	request  *capture.Request
-	response *capture.Response
-	sent     body
-	received body
-	events   []streamEvent
-	// endReason says why it ended.
+	request   *capture.Request
+	response  *capture.Response
+	sent      body
+	received  body
+	events    []streamEvent
 	endReason string
 }
 
@@ -93,8 +91,7 @@ type collector struct {
 	heads         map[string]*capture.Head
 	omitted       Omitted
 	each          func(x *roundTrip) error
-	// count counts the round trips that have ended.
-	count int
+	count         int
 }
 
 func newCollector(limit int, each func(x *roundTrip) error) *collector {
@@ -450,7 +447,6 @@ func cutComment(b *body) string {
 	return ""
 }
 
-// fullURL returns the absolute URL of a request.
 func fullURL(server string, q *capture.Request) string {
 	if strings.Contains(q.URL, "://") {
 		return q.URL

@@ -64,7 +64,6 @@ type otlpWriter struct {
 	opts Options
 	// parents has the traceparent of requests.
 	parents map[eventKey]string
-	// server is the server of spans.
 	server  string
 	spans   []*otlp.Span
 	omitted Omitted

@@ -206,7 +206,6 @@ func directionArrow(d capture.Dir) string {
 	return ""
 }
 
-// describe summarizes an event.
 func describe(e *capture.Event, frame *traffic.Frame) string {
 	switch e.Kind {
 	case capture.KindRequest:
@@ -251,7 +250,6 @@ func methodOf(p *traffic.Message) string {
 	return p.Call.Method
 }
 
-// packetComment returns the comment of a packet.
 func packetComment(e *capture.Event, frame *traffic.Frame) string {
 	// Wireshark before 4.2 does not know the tag for the column.
 	text := fmt.Sprintf("event #%d: %s", e.N, infoColumn(e, frame))
@@ -278,7 +276,6 @@ func packetComment(e *capture.Event, frame *traffic.Frame) string {
 	return clip.String(text, maxComment)
 }
 
-// writeBlock writes a block.
 func (pw *pcapngWriter) writeBlock(kind uint32, body []byte) {
 	length := uint32(len(body) + 12)
 	head := binary.LittleEndian.AppendUint32(nil, kind)
@@ -300,7 +297,6 @@ func appendOption(b []byte, code uint16, value []byte) []byte {
 // pad appends zeros so that n bytes become a multiple of four.
 func pad(b []byte, n int) []byte { return append(b, make([]byte, -n&3)...) }
 
-// appendTag appends a tag of an upper PDU.
 func appendTag(b []byte, tag uint16, value string) []byte {
 	b = binary.BigEndian.AppendUint16(b, tag)
 	n := (len(value) + 3) &^ 3

@@ -492,7 +492,6 @@ func decades(low, high time.Duration) (from, to time.Duration) {
 	return from, to
 }
 
-// drawDefinitions draws the sizes of tools' definitions.
 func (o *Overview) drawDefinitions(c *canvas, x, y, w, h float64) {
 	c.rect("p-card", x, y, w, h, 12)
 	c.text("p-heading", x+cardPad, y+26, "start", "Definitions")
@@ -529,7 +528,6 @@ func (o *Overview) drawDefinitions(c *canvas, x, y, w, h float64) {
 	}
 }
 
-// drawLives draws when servers ran.
 func (o *Overview) drawLives(c *canvas, x, y, w, h float64) {
 	c.rect("p-card", x, y, w, h, 12)
 	c.text("p-heading", x+cardPad, y+26, "start", "Servers")

@@ -139,7 +139,6 @@ func simple(r *trace.Row) bool {
 	return r.Kind == trace.Request && r.Status == trace.OK && r.Done && len(r.Children) == 0 && r.Dir == capture.ToServer && r.InputRounds == nil && r.Task == nil
 }
 
-// lane returns the number of a peer.
 func (b *sequenceBuilder) lane(key string, l lane) int {
 	if i, ok := b.lanes[key]; ok {
 		if l.detail != "" {
@@ -213,7 +212,6 @@ func ends(dir capture.Dir, client, server int) (from, to int) {
 
 func (b *sequenceBuilder) add(s step) { b.steps = append(b.steps, s) }
 
-// newStep returns a step for a row.
 func newStep(kind stepKind, r *trace.Row, from, to int) step {
 	return step{kind: kind, at: r.At, seq: r.Seq, from: from, to: to, capture: r.Capture.ID, n: r.N}
 }
@@ -289,7 +287,6 @@ func (b *sequenceBuilder) mark(r *trace.Row, lane, loop int) {
 	b.add(s)
 }
 
-// request adds a call and its outcome.
 func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
 	call := newStep(callStep, r, from, to)
 	call.name, call.detail, call.loop, call.call = callName(r), r.Excerpt, loop, r.Seq
@@ -376,7 +373,6 @@ func (b *sequenceBuilder) newLoop(name string) int {
 	return len(b.loops)
 }
 
-// children adds the rows inside a row.
 func (b *sequenceBuilder) children(r *trace.Row, loop int) { b.inside(r.Children, loop) }
 
 // inside adds rows: runs of progress and polls of a task as one each, and what a server asks its
@@ -580,7 +576,6 @@ func (b *sequenceBuilder) describe(rows []*trace.Row) {
 	b.subtitle = strings.Join(parts, "  ·  ")
 }
 
-// isFailed reports whether a request failed in any way.
 func isFailed(r *trace.Row) bool {
 	switch r.Status {
 	case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:

@@ -67,7 +67,6 @@ func (s *Sequence) SVG(width int) string {
 	return l.end()
 }
 
-// place computes the lines of the steps.
 func (l *layout) place() {
 	y := headTop + headHeight + 14
 	if l.omitted > 0 {
@@ -183,7 +182,6 @@ func (l *layout) laneClass(i int) string {
 	return serverClass(l.lanes[i].color)
 }
 
-// drawLane draws the name of a lane.
 func (l *layout) drawLane(i int, y, spacing float64) {
 	la := l.lanes[i]
 	w := min(spacing-18, 210)
@@ -223,7 +221,6 @@ func (l *layout) drawLoops(tabs bool) {
 	}
 }
 
-// drawBars draws the times in which peers work.
 func (l *layout) drawBars() {
 	var calls []uint64
 	for c := range l.bars {

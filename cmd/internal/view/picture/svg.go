@@ -43,13 +43,11 @@ var style = sync.OnceValue(func() string {
 // serverColors is the number of colors of servers in colors.css.
 const serverColors = 8
 
-// serverClass returns the class with the color of a server.
 func serverClass(index int) string { return "p-srv" + strconv.Itoa(index%serverColors) }
 
 // A canvas is an SVG that is being written.
 type canvas struct{ b strings.Builder }
 
-// begin writes the head of a picture.
 func (c *canvas) begin(width, height float64, title, description string) {
 	fmt.Fprintf(&c.b, `<svg xmlns="http://www.w3.org/2000/svg" class="mcpwire-picture" viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s">`,
 		number(width), number(height), number(width), number(height), escape(title))
@@ -60,7 +58,6 @@ func (c *canvas) begin(width, height float64, title, description string) {
 	c.rect("p-ground", 0, 0, width, height, 0)
 }
 
-// end returns the picture.
 func (c *canvas) end() string {
 	c.b.WriteString("</svg>\n")
 	return c.b.String()
@@ -127,7 +124,6 @@ func (c *canvas) group(class, capture string, n uint64) {
 
 func (c *canvas) endGroup() { c.b.WriteString("</g>\n") }
 
-// number formats a coordinate.
 func number(v float64) string {
 	return strconv.FormatFloat(float64(int64(v*100+0.5*sign(v)))/100, 'f', -1, 64)
 }

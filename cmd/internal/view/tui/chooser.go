@@ -161,7 +161,6 @@ func (c *chooser) letter(k tea.KeyPressMsg) (tea.Cmd, bool) {
 // maxTyped limits what narrows a chooser, in bytes.
 const maxTyped = 200
 
-// listHeight returns the number of lines of the list.
 func (c *chooser) listHeight() int {
 	n := c.height - 3
 	if c.note != nil {
@@ -194,7 +193,6 @@ func (c *chooser) View() string {
 	return strings.Join(lines[:min(len(lines), max(1, c.height-1))], "\n")
 }
 
-// line draws choice i.
 func (c *chooser) line(i int) string {
 	t := c.theme
 	switch {
@@ -217,7 +215,6 @@ func (c *chooser) line(i int) string {
 	return l.drawOver(t.selected, c.width)
 }
 
-// footer returns the last line.
 func (c *chooser) footer() line {
 	pairs := []string{"Enter", "choose", "Esc", "back"}
 	if len(c.keys) > 0 {

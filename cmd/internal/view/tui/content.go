@@ -70,8 +70,7 @@ type query struct {
 	text string
 	// findingsOnly restricts the table to rows with findings.
 	findingsOnly bool
-	// parsed is the filter.
-	parsed *filter.Filter
+	parsed       *filter.Filter
 	// gen counts the queries, to recognize outdated results.
 	gen int
 	// busy means that the newest selection is not ready.
@@ -80,10 +79,8 @@ type query struct {
 	widened bool
 }
 
-// empty reports whether the query selects all rows.
 func (q *query) empty() bool { return q.text == "" && !q.findingsOnly }
 
-// filter returns the query as a filter.
 func (q *query) filter() (*filter.Filter, error) {
 	text := q.text
 	if q.findingsOnly {
@@ -113,10 +110,8 @@ type selectedMsg struct {
 	src source
 }
 
-// setFilter changes the filter.
 func (c *content) setFilter(text string) tea.Cmd { return c.setQuery(text, c.query.findingsOnly) }
 
-// setQuery changes the query.
 func (c *content) setQuery(text string, findingsOnly bool) tea.Cmd {
 	if text == c.query.text && findingsOnly == c.query.findingsOnly {
 		return nil

@@ -70,7 +70,6 @@ func (c *copier) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 	})
 }
 
-// gotDetail uses a detail that was read.
 func (c *copier) gotDetail(msg copyDetailMsg) tea.Cmd {
 	c.reading = false
 	if msg.err != nil {
@@ -158,7 +157,6 @@ func (c *copier) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 	return copied
 }
 
-// commandLines shows a command.
 func commandLines(t *theme, c *detail.Command) []line {
 	var out []line
 	for l := range strings.Lines(c.Text) {

@@ -29,7 +29,6 @@ func (r *renderer) content(out []line, title string, c *detail.Content, d *detai
 	return out
 }
 
-// block returns the lines of one block of a content.
 func (r *renderer) block(b *detail.Block, c *detail.Content, d *detail.Detail) []line {
 	t := r.theme
 	var out []line
@@ -79,7 +78,6 @@ const (
 	maxOtherCell  = 40
 )
 
-// contentTable returns the lines of a table.
 func (r *renderer) contentTable(table *detail.Table) []line {
 	t := r.theme
 	columns := 2

@@ -95,7 +95,6 @@ func (d *dialogs) confirm(question string, yes func() tea.Cmd) {
 	}
 }
 
-// open opens an overlay.
 func (d *dialogs) open(title string, render func(r *renderer) []line) {
 	d.overlay = newOverlay(d.shared, title, render)
 }

@@ -92,7 +92,6 @@ func readPayload(ctx context.Context, src source, id string, n uint64) (data []b
 	return e.Data, ""
 }
 
-// diffLines shows the differences of two rows.
 func diffLines(t *theme, a, b diffSide, req, res comparison) []line {
 	var out []line
 	for i, s := range []diffSide{a, b} {

@@ -17,8 +17,7 @@ const maxEdit = 1 << 20
 // An editor is a component: it edits a message on the screen, for users without $EDITOR.
 type editor struct {
 	*shared
-	area textarea.Model
-	// about says what is edited.
+	area  textarea.Model
 	about string
 	// done is called with the edited text.
 	done func(text []byte) tea.Cmd
@@ -43,7 +42,6 @@ func newEditor(s *shared, message []byte, about string, done func(text []byte) t
 	return e, e.area.Focus()
 }
 
-// fit fits the text into the screen.
 func (e *editor) fit() {
 	e.area.SetWidth(max(4, e.width))
 	e.area.SetHeight(max(1, e.height-2))
@@ -82,7 +80,6 @@ func (e *editor) finish() tea.Msg {
 	return editedMsg{done: e.done, text: []byte(e.area.Value())}
 }
 
-// cursor returns the position of the terminal's cursor.
 func (e *editor) cursor() *tea.Cursor {
 	c := e.area.Cursor()
 	if c != nil {
@@ -127,7 +124,6 @@ func editable(message []byte) string {
 	return printable.Text(string(text))
 }
 
-// nesting returns the nesting depth of JSON.
 func nesting(text []byte) (most int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {

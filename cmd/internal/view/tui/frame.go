@@ -126,7 +126,6 @@ func (rv *rowView) setFrame(r *trace.Row, f *frame) {
 	}
 }
 
-// setHTTPFrame sets the fields for drawing an HTTP event.
 func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
 	rv.frameKind, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = httpFrame, glyph, dir, text, 0, 0
 }
@@ -138,7 +137,6 @@ func opposite(d capture.Dir) capture.Dir {
 	return capture.ToServer
 }
 
-// outcome describes a response.
 func outcome(r *trace.Row) string {
 	switch r.Status {
 	case trace.Failed:

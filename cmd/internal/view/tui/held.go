@@ -24,7 +24,6 @@ type heldRef struct {
 // id identifies the message among those of all taps.
 func (h *heldRef) id() string { return h.source.ID + "/" + strconv.FormatUint(h.message.ID, 10) }
 
-// held returns the messages that taps hold.
 func (s *shared) held() (list []heldRef) {
 	for _, src := range s.sources {
 		if src.Intercepted == nil {
@@ -37,7 +36,6 @@ func (s *shared) held() (list []heldRef) {
 	return list
 }
 
-// text describes the message.
 func (h *heldRef) text() string {
 	what := joinNonEmpty(safe(h.message.Method), safe(h.message.Target))
 	if what == "" {
@@ -58,7 +56,6 @@ func (h *heldRef) left(now time.Time) string {
 	return fmt.Sprintf("%d s left", max(0, (h.message.Until-now.UnixMilli()+999)/1000))
 }
 
-// heldBar draws the line that announces held messages.
 func (m *model) heldBar() string {
 	list := m.held()
 	if len(list) == 0 {

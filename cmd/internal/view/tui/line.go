@@ -77,7 +77,6 @@ func padLeft(s string, n int) string {
 
 func spaces(n int) string { return strings.Repeat(" ", max(0, n)) }
 
-// text returns the text of a line.
 func (l line) text() string {
 	if len(l) == 1 {
 		return l[0].text
@@ -89,7 +88,6 @@ func (l line) text() string {
 	return b.String()
 }
 
-// plain returns a line without styles.
 func (l line) plain() line {
 	out := slices.Clone(l)
 	for i := range out {

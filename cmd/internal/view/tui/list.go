@@ -19,7 +19,6 @@ type anchor struct {
 // anchorOf returns the anchor of a row in the order of time.
 func anchorOf(r *trace.Row) anchor { return anchor{r.Place, r.Seq} }
 
-// next returns the first anchor after p.
 func (p anchor) next() anchor { return anchor{p.at, p.id + 1} }
 
 func (p anchor) before(q anchor) bool {
@@ -121,7 +120,6 @@ const maxFolds = 10_000
 
 func (f *foldState) isOpen(seq uint64) bool { return f.all != f.exceptions[seq] }
 
-// set folds or unfolds a row.
 func (f *foldState) set(seq uint64, open bool) {
 	if open == f.all {
 		delete(f.exceptions, seq)
@@ -133,7 +131,6 @@ func (f *foldState) set(seq uint64, open bool) {
 	f.exceptions[seq] = true
 }
 
-// setAll folds or unfolds all rows.
 func (f *foldState) setAll(open bool) { f.all, f.exceptions = open, nil }
 
 // find returns the index of the first item at or after an anchor.
@@ -240,7 +237,6 @@ func (w *walker) copy() *walker {
 	return &c
 }
 
-// time returns the time of the walker's line.
 func (w *walker) time() time.Time {
 	e := w.entry()
 	if e.frame != nil {
@@ -271,7 +267,6 @@ func backfill(top *walker, height int) {
 	}
 }
 
-// atOrAfter reports whether w is at o or below it.
 func (w *walker) atOrAfter(o *walker) bool {
 	if w.i != o.i {
 		return w.i > o.i

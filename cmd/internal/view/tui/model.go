@@ -56,8 +56,7 @@ type shared struct {
 	theme *theme
 	// width and height are the size of the screen.
 	width, height int
-	// sources is the newest list of sources.
-	sources []watch.Source
+	sources       []watch.Source
 	// older is the number of captures that are not read.
 	older int
 	flash flash
@@ -70,7 +69,6 @@ type flash struct {
 	until time.Time
 }
 
-// showFlash shows a message in the last line.
 func (s *shared) showFlash(bad bool, format string, args ...any) {
 	stays := 6 * time.Second
 	if bad { // errors stay longer
@@ -96,9 +94,8 @@ type model struct {
 	dialogs *dialogs
 	areas   areas
 
-	copier   *copier
-	resender *resender
-	// tickPending means that a tick has been requested.
+	copier      *copier
+	resender    *resender
 	tickPending bool
 	quit        bool
 }
@@ -239,13 +236,11 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	return nil
 }
 
-// updateTable passes a message to the table.
 func (m *model) updateTable(msg tea.Msg) tea.Cmd {
 	cmd, _ := m.table.Update(msg)
 	return cmd
 }
 
-// setColors sets the colors for a color profile.
 func (m *model) setColors(profile string) {
 	if m.opts.Colors != Colors256 {
 		return // the user chose the colors
@@ -307,7 +302,6 @@ func (m *model) quitProgram() tea.Cmd {
 	return tea.Quit
 }
 
-// tableHidden reports whether the pane has the whole screen.
 func (m *model) tableHidden() bool { return m.pane.open && m.areas.table.h == 0 }
 
 // paneKey handles a key while the pane has the focus. It returns false for keys that it does not
@@ -427,7 +421,6 @@ func (m *model) goBack() tea.Cmd {
 	return nil
 }
 
-// openPane opens the pane for the cursor's row.
 func (m *model) openPane() {
 	if m.table.view.seq != 0 {
 		m.pane.show()
@@ -461,7 +454,6 @@ const (
 // tableShare returns the table's share of the screen, by default the given one.
 func (m *model) tableShare(usual int) int { return cmp.Or(m.share, usual) }
 
-// resize changes the table's share.
 func (m *model) resize(k string) {
 	if !m.pane.open {
 		m.showFlash(false, "< and > move the border between table and detail")
@@ -478,7 +470,6 @@ func (m *model) resize(k string) {
 	m.share = min(max(m.tableShare(usual)+step, minShare), maxShare)
 }
 
-// openSession shows the session of the cursor's row.
 func (m *model) openSession() {
 	if !m.table.view.hasSession {
 		m.showFlash(false, "no session yet")
@@ -491,7 +482,6 @@ func (m *model) openSession() {
 // filterDebounce is the pause in typing after which the filter applies.
 const filterDebounce = 250 * time.Millisecond
 
-// openFilter opens the prompt for the filter.
 func (m *model) openFilter() {
 	previous := m.table.query.text
 	p := newFilterPrompt(m.shared, previous)

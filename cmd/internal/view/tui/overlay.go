@@ -30,7 +30,6 @@ func newOverlay(s *shared, title string, render func(r *renderer) []line) *overl
 	return o
 }
 
-// fit fits the text into the screen.
 func (o *overlay) fit() {
 	o.pager.fit(renderer{theme: o.theme, zone: o.zone}, o.width, max(1, o.height-2))
 }
@@ -91,7 +90,6 @@ func (o *overlay) footer() line {
 // factWidth is the width of fact names.
 const factWidth = 13
 
-// session shows a session.
 func (r *renderer) session(c *trace.SessionInfo) []line {
 	t := r.theme
 	var out []line
@@ -153,7 +151,6 @@ func (r *renderer) session(c *trace.SessionInfo) []line {
 	return out
 }
 
-// statsOverlay shows the statistics of tools and methods.
 func statsOverlay(s *shared) *overlay {
 	var tools, methods []statLine
 	s.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })

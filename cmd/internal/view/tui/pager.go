@@ -50,7 +50,6 @@ func (p *pager) fit(r renderer, width, height int) {
 	p.scroll(0)
 }
 
-// wrap wraps the lines.
 func (p *pager) wrap() {
 	anchor := 0
 	if p.top < len(p.origin) {
@@ -90,7 +89,6 @@ func (p *pager) Update(msg tea.Msg) bool {
 // wheelLines is the number of lines of a wheel step.
 const wheelLines = 3
 
-// wheelStep returns the number of lines to scroll down.
 func wheelStep(msg tea.MouseWheelMsg) int {
 	switch msg.Button {
 	case tea.MouseWheelUp:
@@ -152,7 +150,6 @@ func (l line) indent() (n int) {
 	return n
 }
 
-// scroll scrolls n lines.
 func (p *pager) scroll(n int) {
 	p.top = min(max(0, p.top+n), max(0, len(p.wrapped)-p.height))
 }

@@ -53,7 +53,6 @@ type detailMsg struct {
 // detailTimeout limits the time to read a detail.
 const detailTimeout = 20 * time.Second
 
-// show opens the pane.
 func (p *pane) show() {
 	if !p.open {
 		p.open, p.bar.chosen = true, "Summary"
@@ -65,7 +64,6 @@ func (p *pane) close() {
 	p.open, p.hex, p.search, p.wanted = false, false, "", 0
 }
 
-// clear forgets the row.
 func (p *pane) clear() {
 	p.seq, p.detail, p.fingerprint, p.failed, p.loading, p.stale = 0, nil, "", "", false, false
 	p.bar.tabs, p.pagers = nil, nil
@@ -233,7 +231,6 @@ func (p *pane) title() string {
 	return ""
 }
 
-// page returns the text of the open tab, or nil.
 func (p *pane) page() *pager {
 	t := p.bar.open()
 	if t == nil || p.detail == nil {
@@ -242,7 +239,6 @@ func (p *pane) page() *pager {
 	return p.pager(t)
 }
 
-// pager returns the text of a tab.
 func (p *pane) pager(t *tab) *pager {
 	page := p.pagers[t.title]
 	if page == nil {
@@ -307,7 +303,6 @@ func (p *pane) emptyLine() line {
 	return nil
 }
 
-// rowTitle returns the title of the row.
 func (p *pane) rowTitle() line {
 	d := p.detail
 	if d == nil {

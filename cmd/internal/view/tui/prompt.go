@@ -123,7 +123,6 @@ func (p *prompt) Update(msg tea.Msg) tea.Cmd {
 	return p.changed(p.text())
 }
 
-// end calls the function for the answer.
 func (p *prompt) end() tea.Cmd {
 	switch {
 	case p.answer == answerYes:

@@ -90,7 +90,6 @@ func (rs *resender) find(edit bool) tea.Cmd {
 	})
 }
 
-// capturePath returns the file of a capture, or "".
 func capturePath(src source, id string) string {
 	for _, s := range src.Sources() {
 		if s.ID == id {
@@ -136,7 +135,6 @@ func (rs *resender) editText(message []byte, about string, done func(text []byte
 	return cmd
 }
 
-// gotEdited passes on what was edited.
 func (rs *resender) gotEdited(msg editedMsg) tea.Cmd {
 	if rs.ended != nil {
 		rs.ended()
@@ -149,7 +147,6 @@ func (rs *resender) gotEdited(msg editedMsg) tea.Cmd {
 	return msg.done(msg.text)
 }
 
-// sendEdited asks whether to send the edited message.
 func (rs *resender) sendEdited(q *resendRequest, text []byte) {
 	again := *q
 	again.message = []byte(strings.TrimSpace(string(text)))
@@ -222,7 +219,6 @@ func (q *resendRequest) run(ctx context.Context, src source, opts *Options) (*re
 	return res, q.compare(ctx, src, res.Response), nil
 }
 
-// compare compares a response with the recorded one.
 func (q *resendRequest) compare(ctx context.Context, src source, response []byte) comparison {
 	if q.response == 0 {
 		return comparison{note: "no recorded response"}
@@ -255,7 +251,6 @@ func resentLines(t *theme, res *resend.Result, c comparison) []line {
 // maxResponse limits the bytes shown of a response.
 const maxResponse = 256 << 10
 
-// responseLines formats a response.
 func responseLines(data []byte) []line {
 	if len(data) == 0 {
 		return []line{{{faint, "there is none"}}}

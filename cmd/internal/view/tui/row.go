@@ -44,8 +44,7 @@ type tableView struct {
 	searchShare float64
 	searching   bool
 	session     trace.SessionInfo
-	// hasSession means that session is set.
-	hasSession bool
+	hasSession  bool
 	// seq is the Seq of the cursor's row. Zero means none.
 	seq uint64
 	// root is the anchor of its root row.
@@ -86,7 +85,6 @@ func (v *tableView) allText() string {
 	return strconv.Itoa(v.all)
 }
 
-// arrange chooses the columns and the scale of the waterfall for the rows.
 func (v *tableView) arrange() {
 	v.columns = v.columnsFor(v.width-markWidth, v.multipleSources)
 	v.scale = newTimeScale(v.rows, v.now)
@@ -125,8 +123,7 @@ type rowView struct {
 	requestBytes  int64
 	responseBytes int64
 	wall          time.Duration
-	// hasDuration means that the row has a duration.
-	hasDuration bool
+	hasDuration   bool
 	// pending means that its time is still running.
 	pending  bool
 	findings int
@@ -230,7 +227,6 @@ func isPending(r *trace.Row) bool {
 	return r.HTTP != nil && r.HTTP.Stream && !r.HTTP.Ended && r.Kind == trace.HTTP && !r.Done
 }
 
-// requestNote returns the note of a request.
 func requestNote(r *trace.Row) string {
 	switch {
 	case r.Status == trace.ToolFailed && r.ResultInfo.Text != "":
@@ -254,7 +250,6 @@ func (rv *rowView) elapsed(now time.Time) time.Duration {
 	return rv.wall
 }
 
-// latencyText formats the duration of a row.
 func (rv *rowView) latencyText(now time.Time) string {
 	switch {
 	case !rv.hasDuration || rv.frame:
@@ -312,7 +307,6 @@ func (rv *rowView) statusText(short bool) string {
 	return long
 }
 
-// style returns the style of a row's symbol.
 func (rv *rowView) style(t *theme) style {
 	switch rv.glyph {
 	case "✖":
@@ -469,7 +463,6 @@ func (v *tableView) isNarrow() bool {
 	return w < 70 || v.multipleSources && w < 100
 }
 
-// serverWidth returns the width of server names.
 func (v *tableView) serverWidth() int {
 	switch chosen := v.choices[serverColumn].width; {
 	case chosen > 0:
@@ -592,7 +585,6 @@ func cellServerSign(v *tableView, rv *rowView) line {
 	return line{{v.theme.server(rv.serverIndex), sign}}
 }
 
-// server returns the style of a server.
 func (t *theme) server(index int) style {
 	if n := len(t.servers); n > 0 {
 		return t.servers[index%n]
@@ -812,7 +804,6 @@ func (v *tableView) waterfall(rv *rowView, n int) line {
 	return paintBar(cells, st, t.waiting, t.dim)
 }
 
-// paintBar converts the cells of a bar to spans.
 func paintBar(cells []rune, st, wait, idle style) line {
 	of := func(c rune) style {
 		switch c {
@@ -835,7 +826,6 @@ func paintBar(cells []rune, st, wait, idle style) line {
 	return l
 }
 
-// heads returns the line of the column heads.
 func (v *tableView) heads() line {
 	l := line{{"", spaces(markWidth)}}
 	for _, c := range v.columns {
@@ -851,7 +841,6 @@ func (v *tableView) heads() line {
 	return l[:len(l)-1]
 }
 
-// rowLine joins the cells of row i.
 func (v *tableView) rowLine(i int) line {
 	rv := &v.rows[i]
 	l := line{v.rowMark(rv, i == v.cursor)}

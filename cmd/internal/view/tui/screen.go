@@ -40,7 +40,6 @@ func usualShare(columns int) int {
 	return max(45, 5400/columns)
 }
 
-// layout divides the screen.
 func (m *model) layout() areas {
 	var a areas
 	y, h := 0, m.height
@@ -93,7 +92,6 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// screen returns the lines of the screen, in full width.
 func (m *model) screen() string {
 	switch d := m.dialogs; {
 	case d.editor != nil:
@@ -141,7 +139,6 @@ func (m *model) cursor() *tea.Cursor {
 	}
 }
 
-// ruleOf draws a vertical or horizontal line.
 func (t *theme) ruleOf(r rect) string {
 	l := line{{t.rule, "│"}}
 	if r.w > 1 {
@@ -181,7 +178,6 @@ func (m *model) header() line {
 	return append(left, span{"", spaces(m.width - left.width() - width(right) - 1)}, span{m.theme.dim, right})
 }
 
-// sources counts the sources by state.
 func (t *theme) sources(list []watch.Source) line {
 	var live, growing, done, failed int
 	for _, s := range list {
@@ -243,7 +239,6 @@ func exitText(c *trace.SessionInfo) string {
 	return text
 }
 
-// filterBar draws the filter, or its prompt.
 func (m *model) filterBar() string {
 	t, q := m.theme, &m.table.query
 	if p := m.dialogs.prompt; p != nil && p.isFilter {
@@ -295,7 +290,6 @@ func (t *theme) footer(state line, pairs []string, right string, columns int) li
 	return l
 }
 
-// hints formats keys with their actions.
 func (t *theme) hints(pairs ...string) line {
 	var l line
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -98,7 +98,6 @@ func rank(all []sortedRow, texts []string) {
 	}
 }
 
-// openSort lists the orders.
 func (m *model) openSort() {
 	m.dialogs.chooser = newChooser(m.shared, "Sort by", func() []choice {
 		t := m.table

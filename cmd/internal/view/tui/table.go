@@ -111,7 +111,6 @@ func (t *table) rowsArea() rect {
 	return a
 }
 
-// pageHeight returns the number of lines of a page.
 func (t *table) pageHeight() int { return max(1, t.rowsArea().h) }
 
 // Update handles changes of the hub, the mouse and keys. It reports whether it uses the message.
@@ -503,7 +502,6 @@ func (t *table) emptyHelp() []line {
 	return out
 }
 
-// matchText returns how many rows match the filter.
 func (t *table) matchText() string {
 	// Rows since a pause count too.
 	n := t.view.items + t.view.sincePause

@@ -51,7 +51,6 @@ func (b *tabBar) open() *tab {
 	return &b.tabs[0]
 }
 
-// has reports whether there is a tab with a title.
 func (b *tabBar) has(title string) bool {
 	return slices.ContainsFunc(b.tabs, func(t tab) bool { return t.title == title })
 }
@@ -240,7 +239,6 @@ func (r *renderer) payload(d *detail.Detail, p *detail.Payload) []line {
 // maxIndent limits the indentation of JSON. Deeper levels would be unreadable.
 const maxIndent = 20
 
-// textLine converts a line of a detail.
 func (r *renderer) textLine(l detail.Line) line {
 	out := line{{"", spaces(2 * min(l.Depth, maxIndent))}}
 	if l.Depth > maxIndent {
@@ -257,7 +255,6 @@ func (r *renderer) styledSpans(list []detail.Span) line {
 	return out
 }
 
-// ofSpan returns the style for a part of a payload.
 func (t *theme) ofSpan(k detail.SpanKind) style {
 	switch k {
 	case detail.Punct:
@@ -278,7 +275,6 @@ func (t *theme) ofSpan(k detail.SpanKind) style {
 	return t.text
 }
 
-// ofSeverity returns the style for a severity.
 func (t *theme) ofSeverity(s string) style {
 	switch s {
 	case "error":
@@ -344,7 +340,6 @@ func (r *renderer) hexLines(h detail.HexRow) []line {
 	return []line{row(h.Offset, h.Hex[:half], h.Text[:8], half), row(h.Offset+8, strings.TrimLeft(h.Hex[half:], " "), h.Text[8:], half)}
 }
 
-// arrow returns the symbol of a direction.
 func arrow(dir string) string {
 	switch dir {
 	case "c2s":
@@ -478,7 +473,6 @@ func (r *renderer) timing(d *detail.Detail) []line {
 	return out
 }
 
-// segmentBar draws a segment as a bar.
 func (r *renderer) segmentBar(s detail.Segment, whole float64, columns int) span {
 	at := func(ms float64) int {
 		if whole <= 0 {
@@ -563,7 +557,6 @@ func (r *renderer) translated(d *detail.Detail) []line {
 	return out
 }
 
-// translatedHead returns the heading of a translation.
 func (r *renderer) translatedHead(x *detail.Translation) line {
 	t := r.theme
 	sign, st := "→", t.request

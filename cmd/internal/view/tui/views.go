@@ -30,7 +30,6 @@ func commands() []command {
 	}
 }
 
-// palette lists the commands.
 func (m *model) palette() {
 	m.dialogs.chooser = newChooser(m.shared, "Commands", func() []choice {
 		var list []choice
@@ -41,7 +40,6 @@ func (m *model) palette() {
 	})
 }
 
-// keyPress returns the message of a key.
 func keyPress(name string) tea.KeyPressMsg {
 	switch name {
 	case "enter":
@@ -224,7 +222,6 @@ func (m *model) sourcesView() {
 // maxOlder limits the older captures that are listed one by one.
 const maxOlder = 50
 
-// openAll reads more captures.
 func (m *model) openAll(paths []string) tea.Cmd {
 	for _, path := range paths {
 		if err := m.src.Open(path); err != nil {
@@ -313,7 +310,6 @@ func overviewOf(w *trace.Model, parts int) overviewData {
 	return d
 }
 
-// overview returns the lines of the overview.
 func (r *renderer) overview(d *overviewData) []line {
 	t := r.theme
 	if d.requests == 0 {
@@ -350,7 +346,6 @@ func (r *renderer) overview(d *overviewData) []line {
 	return append(out, r.stats(d.tools, d.tools, pad("tool", 8), "failed", "p50", "p95", "p99")...)
 }
 
-// sparkline draws counts as blocks.
 func sparkline(counts []int) string {
 	buckets := make([]trace.Bucket, len(counts))
 	for i, n := range counts {

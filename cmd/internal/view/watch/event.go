@@ -49,7 +49,6 @@ func (h *Hub) Event(ctx context.Context, captureID string, n uint64) (*capture.E
 	return e, nil
 }
 
-// find searches src for the event n.
 func (sg *segment) find(ctx context.Context, src io.Reader, n uint64, unsorted bool) (*capture.Event, error) {
 	r := capture.NewReader(src, nil)
 	defer r.Close()
@@ -125,7 +124,6 @@ type entry struct {
 	off int64
 }
 
-// add records the offset of an event.
 func (ix *index) add(n uint64, off int64) {
 	if ix.events == 0 {
 		ix.stride, ix.start = firstStride, off

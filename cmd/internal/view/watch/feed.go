@@ -49,9 +49,8 @@ type Feed struct {
 	// cursor is the last row of a reset so far, or nil.
 	cursor         *trace.Row
 	sourcesVersion uint64
-	// last is the time of the last batch.
-	last time.Time
-	seen map[uint64]struct{}
+	last           time.Time
+	seen           map[uint64]struct{}
 }
 
 // Subscribe returns a Feed of the changes after a version. Zero means from the beginning. The feed

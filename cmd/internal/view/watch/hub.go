@@ -393,7 +393,6 @@ func (ds *dirScanner) run(ctx context.Context) {
 	}
 }
 
-// scanCaptures finds new captures.
 func (ds *dirScanner) scanCaptures() {
 	if !ds.dir.mayHaveChanged() {
 		return
@@ -425,7 +424,6 @@ func (ds *dirScanner) scanCaptures() {
 	ds.seen = now
 }
 
-// scanTaps finds new sockets.
 func (ds *dirScanner) scanTaps() {
 	if !ds.sockets.mayHaveChanged() {
 		return

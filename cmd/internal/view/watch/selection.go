@@ -282,7 +282,6 @@ func (s *Selection) remove(r *trace.Row) bool {
 	return true
 }
 
-// removeAt removes the row at an index.
 func (s *Selection) removeAt(i int) {
 	list := s.rows[s.first:]
 	if i > 0 {
@@ -439,7 +438,6 @@ func (se *search) searchFile(ctx context.Context, p searchPart) {
 	}
 }
 
-// scan scans an event.
 func (se *search) scan(ctx context.Context, e *capture.Event) {
 	if !searchable(e) || ctx.Err() != nil {
 		return

@@ -78,7 +78,6 @@ type source struct {
 
 	// The fields below, up to ended, are guarded by hub.sourcesMu.
 	info Source
-	// conn is the connection to the tap.
 	conn *live.Conn
 	// socket is the path of the tap's socket.
 	socket      string
@@ -240,7 +239,6 @@ func (s *source) update(f func(i *Source)) {
 	}
 }
 
-// open opens the file.
 func (s *source) open() error {
 	f, info, err := openRegular(s.path)
 	if err != nil {
@@ -300,7 +298,6 @@ func checkCapture(path string) error {
 	return nil
 }
 
-// close releases the file.
 func (s *source) close() {
 	if s.stop != nil {
 		s.stop()

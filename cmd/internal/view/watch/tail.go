@@ -121,7 +121,6 @@ func (s *source) done() <-chan struct{} {
 	return s.tail.ctx.Done()
 }
 
-// hasWriter reports whether the file has a writer.
 func (s *source) hasWriter() bool {
 	s.hub.sourcesMu.Lock()
 	live := s.conn != nil

@@ -276,7 +276,6 @@ func (r *ring) put(e *capture.Event) {
 	}
 }
 
-// get returns an event, or nil.
 func (r *ring) get(captureID string, n uint64) *capture.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -89,7 +89,6 @@ func (tr *truncator) text(v []byte) {
 	tr.out = append(append(tr.out, v[:min(end, len(v)-1)]...), '"')
 }
 
-// number copies the beginning of a number.
 func (tr *truncator) number(v []byte) {
 	v = v[:min(len(v), maxNumberBytes)]
 	for len(v) > 1 && (v[len(v)-1] < '0' || v[len(v)-1] > '9') {
