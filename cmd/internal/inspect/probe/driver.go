@@ -109,14 +109,14 @@ func (d *driver) handshake(ctx context.Context) error {
 	var a reply
 	if d.rev.Modern() {
 		a = d.discover(ctx)
-		supported := texts(elements(member(a.result, "supportedVersions"), maxPages))
+		supported := texts(elements(jsonwire.Lookup(a.result, "supportedVersions"), maxPages))
 		d.negotiated = a.succeeded() && slices.Contains(supported, d.rev.String())
 		if d.negotiated {
 			d.r.serverVersions.Store(&supported)
 		}
 	} else {
 		a = d.send(ctx, outgoing{body: request(d.nextID(), mcp.MethodInitialize, d.r.initialize(d.rev.String())), id: d.lastID(), wait: d.r.connectTimeout(d.job)})
-		d.negotiated = a.succeeded() && textOf(member(a.result, "protocolVersion")) == d.rev.String()
+		d.negotiated = a.succeeded() && jsonwire.Text(jsonwire.Lookup(a.result, "protocolVersion")) == d.rev.String()
 	}
 	if a.state == timedOut {
 		// The rule about failed handshakes reports it.
@@ -148,7 +148,7 @@ func (d *driver) handshake(ctx context.Context) error {
 		d.reportRefusal = func() { d.report("no-handshake", &a, "%s", errorText(d.failure)) }
 		return nil
 	}
-	d.capabilities = member(a.result, "capabilities")
+	d.capabilities = jsonwire.Lookup(a.result, "capabilities")
 	if d.rev.Modern() {
 		return nil
 	}
@@ -329,7 +329,9 @@ func (d *driver) stillAnswers(ctx context.Context) (reply, bool) {
 	return a, a.state == answered
 }
 
-func (d *driver) has(capability string) bool { return member(d.capabilities, capability) != nil }
+func (d *driver) has(capability string) bool {
+	return jsonwire.Lookup(d.capabilities, capability) != nil
+}
 
 // report reports a finding of a rule of this package about a reply. It panics if the rule does not
 // exist.
@@ -509,27 +511,6 @@ func (r *run) meta(version string) object {
 	}
 }
 
-// member returns the JSON text at a path of member names, or nil. The text must be valid JSON.
-func member(text []byte, path ...string) []byte {
-	for _, name := range path {
-		if len(text) == 0 || text[0] != '{' {
-			return nil
-		}
-		var found []byte
-		for it := jsonwire.ObjectMembers(text); it.Next(); {
-			if it.KeyIs(name) {
-				found = it.Value()
-				break
-			}
-		}
-		if found == nil {
-			return nil
-		}
-		text = bytes.TrimSpace(found)
-	}
-	return text
-}
-
 // elements returns at most limit elements of an array.
 func elements(text []byte, limit int) [][]byte {
 	if len(text) == 0 || text[0] != '[' {
@@ -542,19 +523,10 @@ func elements(text []byte, limit int) [][]byte {
 	return list
 }
 
-// textOf returns the value of a JSON string, and "" for other types.
-func textOf(raw []byte) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
 func texts(list [][]byte) []string {
 	var all []string
 	for _, raw := range list {
-		all = append(all, textOf(raw))
+		all = append(all, jsonwire.Text(raw))
 	}
 	return all
 }

@@ -235,5 +235,5 @@ func valid(line string) bool { return jsonwire.Valid([]byte(line), 0) == nil }
 
 // metaText returns a string in the metadata of a message.
 func metaText(m *jsonrpc.Message, key string) string {
-	return textOf(member(m.Params, "_meta", key))
+	return jsonwire.Text(jsonwire.Lookup(m.Params, "_meta", key))
 }

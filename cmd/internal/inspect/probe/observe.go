@@ -100,8 +100,8 @@ func observe(rev mcp.Revision, v *driver, err error) Observation {
 // classify sets the outcome from the reply.
 func (o *Observation) classify(a *reply, d *driver) {
 	o.Result, o.Error, o.OtherID = a.result, a.rpcError, a.otherID()
-	o.Version = textOf(member(a.result, "protocolVersion"))
-	for _, s := range texts(elements(member(a.result, "supportedVersions"), maxPages)) {
+	o.Version = jsonwire.Text(jsonwire.Lookup(a.result, "protocolVersion"))
+	for _, s := range texts(elements(jsonwire.Lookup(a.result, "supportedVersions"), maxPages)) {
 		if s == o.Revision.String() || o.Version == "" {
 			o.Version = s
 		}

@@ -172,7 +172,7 @@ func TestOneFinding(t *testing.T) {
 // orMissing responds to modern requests that lack some metadata.
 func orMissing(key string, reply func(*jsonrpc.Message) []string) fault {
 	return modernOnly(func(m *jsonrpc.Message, _ string) ([]string, bool) {
-		if len(m.ID) == 0 || member(m.Params, "_meta", key) != nil {
+		if len(m.ID) == 0 || jsonwire.Lookup(m.Params, "_meta", key) != nil {
 			return nil, false
 		}
 		return reply(m), true

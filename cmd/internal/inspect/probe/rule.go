@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"mcpwire/check"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -206,11 +207,11 @@ func fromTypeScript(a *reply) bool {
 	if a.rpcError != nil {
 		return strings.HasPrefix(a.rpcError.Message, "MCP error -32") || zodIssues(a.rpcError.Message)
 	}
-	if string(member(a.result, "isError")) != "true" {
+	if string(jsonwire.Lookup(a.result, "isError")) != "true" {
 		return false
 	}
-	for _, block := range elements(member(a.result, "content"), 1) {
-		if text := textOf(member(block, "text")); strings.HasPrefix(text, "MCP error -32") {
+	for _, block := range elements(jsonwire.Lookup(a.result, "content"), 1) {
+		if text := jsonwire.Text(jsonwire.Lookup(block, "text")); strings.HasPrefix(text, "MCP error -32") {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/check"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -77,7 +78,7 @@ func speaks(revisions ...mcp.Revision) fault {
 	return func(m *jsonrpc.Message, line string) ([]string, bool) {
 		switch {
 		case string(m.Method) == mcp.MethodInitialize && !strings.Contains(line, noSuchVersion):
-			if v := textOf(member(m.Params, "protocolVersion")); !slices.ContainsFunc(revisions, func(r mcp.Revision) bool { return r.String() == v }) {
+			if v := jsonwire.Text(jsonwire.Lookup(m.Params, "protocolVersion")); !slices.ContainsFunc(revisions, func(r mcp.Revision) bool { return r.String() == v }) {
 				return result(m, strings.Replace(initialized, "%s", revisions[len(revisions)-1].String(), 1)), true
 			}
 		case metaText(m, mcp.MetaProtocolVersion) != "" && !slices.Contains(revisions, rev20260728):

@@ -9,6 +9,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/check"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -42,7 +43,7 @@ func lists(ctx context.Context, d *driver) {
 			if !a.failed() && a.status >= 400 {
 				d.noteFailure(l.method, &a)
 			}
-			if list := member(a.result, l.member); a.succeeded() && (len(list) == 0 || list[0] != '[') {
+			if list := jsonwire.Lookup(a.result, l.member); a.succeeded() && (len(list) == 0 || list[0] != '[') {
 				a.list = fmt.Sprintf("the result has no member %q", l.member)
 				if len(list) > 0 {
 					a.list = fmt.Sprintf("%q is %s", l.member, list[:min(len(list), 60)])
@@ -53,18 +54,18 @@ func lists(ctx context.Context, d *driver) {
 				a.item = left[0].Error()
 				d.noteFailure(l.method, &a)
 			}
-			if list := elements(member(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {
+			if list := elements(jsonwire.Lookup(a.result, l.member), 1); len(list) > 0 && d.firstEntries[l.member] == nil {
 				d.firstEntries[l.member] = list[0]
 			}
-			cursor := member(a.result, "nextCursor")
-			if a.empty = a.succeeded() && l.member == "tools" && params == nil && len(cursor) == 0 && len(elements(member(a.result, l.member), 1)) == 0 && a.list == ""; a.empty {
+			cursor := jsonwire.Lookup(a.result, "nextCursor")
+			if a.empty = a.succeeded() && l.member == "tools" && params == nil && len(cursor) == 0 && len(elements(jsonwire.Lookup(a.result, l.member), 1)) == 0 && a.list == ""; a.empty {
 				d.noteFailure(l.method, &a)
 			}
 			if len(cursor) == 0 || cursor[0] != '"' {
 				break
 			}
 			d.r.paged.Store(true)
-			params = object{"cursor": textOf(cursor)}
+			params = object{"cursor": jsonwire.Text(cursor)}
 		}
 	}
 }
@@ -121,7 +122,7 @@ func unknownTool(ctx context.Context, d *driver) {
 	}
 	a := d.call(ctx, mcp.MethodToolsCall, object{"name": noSuchTool, "arguments": object{}, "_meta": meta})
 	// Package check can report it only if it knows the server's tools.
-	if rule, ok := check.Lookup(unknownAsResult); ok && a.succeeded() && string(member(a.result, "isError")) == "true" {
+	if rule, ok := check.Lookup(unknownAsResult); ok && a.succeeded() && string(jsonwire.Lookup(a.result, "isError")) == "true" {
 		d.r.recorder.waive(a.event, unknownAsResult)
 		d.reportRule(rule, &a, "a call to an unknown tool got a result with isError; want error %d", jsonrpc.CodeInvalidParams)
 		return
@@ -156,8 +157,8 @@ func completion(ctx context.Context, d *driver) {
 	a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(noSuchPrompt), "argument": object{"name": "a", "value": ""}})
 	d.expectError("unknown-completion", &a, "a completion for an unknown prompt", jsonrpc.CodeInvalidParams)
 	prompt := d.firstEntries["prompts"]
-	if args := elements(member(prompt, "arguments"), 1); len(args) > 0 && d.conn.alive() {
-		a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(textOf(member(prompt, "name"))), "argument": object{"name": textOf(member(args[0], "name")), "value": ""}})
+	if args := elements(jsonwire.Lookup(prompt, "arguments"), 1); len(args) > 0 && d.conn.alive() {
+		a := d.call(ctx, mcp.MethodComplete, object{"ref": ref(jsonwire.Text(jsonwire.Lookup(prompt, "name"))), "argument": object{"name": jsonwire.Text(jsonwire.Lookup(args[0], "name")), "value": ""}})
 		if !d.connectionEnded(&a, "completion/complete") && a.failed() {
 			d.report(refusal(&a), &a, "completions are declared, and completion/complete for an argument of a prompt %s", d.outcomeText(&a))
 		}

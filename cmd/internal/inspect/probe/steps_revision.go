@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"mcpwire/cmd/internal/trace/wireclient"
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -27,7 +28,9 @@ func unknownOffer(ctx context.Context, d *driver) {
 }
 
 // version returns the version in the response to initialize.
-func (d *driver) version(a *reply) string { return textOf(member(a.result, "protocolVersion")) }
+func (d *driver) version(a *reply) string {
+	return jsonwire.Text(jsonwire.Lookup(a.result, "protocolVersion"))
+}
 
 // completeHandshake completes the handshake that unknownOffer began, so that the steps behind it
 // need no other process.
@@ -101,7 +104,7 @@ func unknownVersion(ctx context.Context, d *driver) {
 	// The checks below report it.
 	d.r.recorder.waive(a.event, "modern/discover-missing")
 	d.modernRefusal(&a, "an unknown version", 400, mcp.CodeUnsupportedProtocolVersion)
-	if a.failed(mcp.CodeUnsupportedProtocolVersion) && len(elements(member(a.rpcError.Data, "supported"), 1)) == 0 {
+	if a.failed(mcp.CodeUnsupportedProtocolVersion) && len(elements(jsonwire.Lookup(a.rpcError.Data, "supported"), 1)) == 0 {
 		d.report("modern-refusal", &a, "the error about the version does not list the supported versions")
 	}
 }

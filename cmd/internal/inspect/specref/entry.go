@@ -134,7 +134,7 @@ func (b *Book) methodEntry(text *block, revs []mcp.Revision) *Entry {
 	for _, r := range m.Results(newest) {
 		e.Results = append(e.Results, shapeOf(newest, r).expand(newest, r))
 	}
-	e.Changes = methodChanges(m, revs)
+	e.Changes = changes(m.Name, m.Revisions(), revs, func(before, after mcp.Revision) []string { return methodDiff(m, before, after) })
 	e.Examples = examples(m, text, newest)
 	return e
 }
@@ -173,20 +173,20 @@ func errorCases(text *block, revs []mcp.Revision) (all []ErrorCase) {
 	return all
 }
 
-// methodChanges returns the changes of a method in revs, each compared with the previous revision,
-// requested or not.
-func methodChanges(m shape.Method, revs []mcp.Revision) (all []Change) {
+// changes returns the changes in revs of what some revisions have, each compared with the previous
+// revision, requested or not.
+func changes(name string, has, revs []mcp.Revision, diff func(before, after mcp.Revision) []string) (all []Change) {
 	before := mcp.RevisionNone
 	for _, r := range mcp.Revisions() {
-		was, is := slices.Contains(m.Revisions(), before), slices.Contains(m.Revisions(), r)
+		was, is := slices.Contains(has, before), slices.Contains(has, r)
 		var what []string
 		switch {
 		case is && !was && before != mcp.RevisionNone:
-			what = []string{"+ " + m.Name}
+			what = []string{"+ " + name}
 		case was && !is:
-			what = []string{"- " + m.Name}
+			what = []string{"- " + name}
 		case was && is:
-			what = methodDiff(m, before, r)
+			what = diff(before, r)
 		}
 		if len(what) > 0 && slices.Contains(revs, r) {
 			all = append(all, Change{r.String(), what})
@@ -301,7 +301,7 @@ func mergeMembers(sample []byte, extra string) []byte {
 	inner := values["_meta"]
 	put(sample)
 	put([]byte(extra))
-	if own := jsonMember(sample, "_meta"); own != nil && inner != nil {
+	if own := jsonwire.Lookup(sample, "_meta"); own != nil && inner != nil {
 		values["_meta"] = mergeMembers(own, string(inner))
 	}
 	// Distinctive members come first, and those of all messages last.
@@ -326,16 +326,6 @@ func memberRank(member string) int {
 		return 2
 	}
 	return 0
-}
-
-func jsonMember(obj []byte, name string) []byte {
-	members := jsonwire.ObjectMembers(obj)
-	for members.Next() {
-		if members.KeyIs(name) {
-			return members.Value()
-		}
-	}
-	return nil
 }
 
 func (b *Book) codeEntry(text *block, revs []mcp.Revision) *Entry {
@@ -388,21 +378,12 @@ func (b *Book) headerEntry(text *block, revs []mcp.Revision) *Entry {
 	e := &Entry{Kind: "header", Name: text.name, Summary: text.text("is"), Revisions: names(in), All: names(has), From: text.text("from"), Page: pageURL(text, in),
 		When: revisionTexts(text, "when", in), Notes: revisionNotes(text, in, revs), Rules: b.rulesOf(text, in)}
 	for i := range e.When {
-		e.When[i].Revisions = intersectNames(e.When[i].Revisions, e.Revisions)
+		e.When[i].Revisions = intersect(e.When[i].Revisions, e.Revisions)
 	}
 	if example := text.text("example"); example != "" && len(in) > 0 {
 		e.Examples = []Example{{Title: "header", Header: example}}
 	}
 	return e
-}
-
-func intersectNames(a, b []string) (both []string) {
-	for _, s := range a {
-		if slices.Contains(b, s) {
-			both = append(both, s)
-		}
-	}
-	return both
 }
 
 // fieldEntry describes a member in all types.
@@ -412,7 +393,7 @@ func (b *Book) fieldEntry(name string, revs []mcp.Revision) *Entry {
 	wanted := names(revs)
 	for _, p := range b.fields[name] {
 		e.All = append(e.All, p.Revisions...)
-		p.Revisions, p.Required = intersectNames(p.Revisions, wanted), intersectNames(p.Required, wanted)
+		p.Revisions, p.Required = intersect(p.Revisions, wanted), intersect(p.Required, wanted)
 		if len(p.Revisions) > 0 {
 			e.Places = append(e.Places, p)
 			e.Revisions = append(e.Revisions, p.Revisions...)
@@ -452,33 +433,14 @@ func (b *Book) typeEntry(name string, revs []mcp.Revision) *Entry {
 	if !strings.Contains(name, ".") {
 		e.Page = "https://modelcontextprotocol.io/specification/" + newest.String() + "/schema#" + strings.ToLower(name)
 	}
-	e.Changes = typeChanges(name, has, revs)
+	e.Changes = changes(name, has, revs, func(before, after mcp.Revision) []string {
+		old, _ := shape.TypeOf(before, name)
+		t, _ := shape.TypeOf(after, name)
+		return diffTypes(old, t, name, map[string]bool{"MetaObject": true})
+	})
 	e.UsedIn = b.usedIn(name, newest)
 	e.Examples = []Example{{Title: "the least", Revision: newest.String(), Message: t.AppendSample(nil, false)}}
 	return e
-}
-
-func typeChanges(name string, has, revs []mcp.Revision) (all []Change) {
-	before := mcp.RevisionNone
-	for _, r := range mcp.Revisions() {
-		was, is := slices.Contains(has, before), slices.Contains(has, r)
-		var what []string
-		switch {
-		case is && !was && before != mcp.RevisionNone:
-			what = []string{"+ " + name}
-		case was && !is:
-			what = []string{"- " + name}
-		case was && is:
-			old, _ := shape.TypeOf(before, name)
-			t, _ := shape.TypeOf(r, name)
-			what = diffTypes(old, t, name, map[string]bool{"MetaObject": true})
-		}
-		if len(what) > 0 && slices.Contains(revs, r) {
-			all = append(all, Change{r.String(), what})
-		}
-		before = r
-	}
-	return all
 }
 
 // usedIn returns the types and methods that use a type, directly or as a member.
@@ -561,10 +523,7 @@ func members(t shape.Type, depth int, above []string) []Member {
 	var all []Member
 	for _, f := range t.Fields() {
 		m := Member{Name: f.Name, Required: f.Required, Type: f.Type.String(), Limits: limitsText(f.Type)}
-		inner := f.Type
-		for inner.Kind() == shape.KindArray || inner.Kind() == shape.KindMap {
-			inner = inner.Elem()
-		}
+		inner := innermost(f.Type)
 		name := inner.Name()
 		if depth < maxDepth && inner.Kind() == shape.KindObject && !namedTypes[name] && !slices.Contains(above, name) {
 			m.Members = members(inner, depth+1, append(slices.Clip(above), name))

@@ -135,13 +135,9 @@ func overlap(a, b []mcp.Revision) bool {
 	return slices.ContainsFunc(a, func(r mcp.Revision) bool { return slices.Contains(b, r) })
 }
 
-func intersect(a, b []mcp.Revision) (both []mcp.Revision) {
-	for _, r := range a {
-		if slices.Contains(b, r) {
-			both = append(both, r)
-		}
-	}
-	return both
+// intersect returns what both lists have, in the order of the first.
+func intersect[T comparable](a, b []T) []T {
+	return slices.DeleteFunc(slices.Clone(a), func(v T) bool { return !slices.Contains(b, v) })
 }
 
 // A Rule is a short form of a MUST or MUST NOT of the specification.

@@ -418,7 +418,10 @@ func (jp *jsonPrinter) writeBlob(text []byte) bool {
 		data = rest[len(rest[:min(len(rest), 256)])-len(body):]
 	} else if f := &jp.path[jp.depth-1]; string(f.name) == "data" || string(f.name) == "blob" {
 		if !f.mediaKnown && jp.mediaLookups < maxBlobs {
-			f.mediaKnown, f.media = true, mediaOf(f.object)
+			if v := jsonwire.Lookup(f.object, "mimeType"); len(v) < 256 {
+				f.media = jsonwire.Text(v)
+			}
+			f.mediaKnown = true
 			jp.mediaLookups++
 		}
 		media = f.media
@@ -437,15 +440,6 @@ func (jp *jsonPrinter) writeBlob(text []byte) bool {
 	writeText(jp.lineWriter, " … "+b.MediaType+", "+trace.FormatSize(b.Len)+" ", Annotation)
 	jp.omittedBytes += int64(len(text) - shown)
 	return true
-}
-
-func mediaOf(object []byte) string {
-	for m := jsonwire.ObjectMembers(object); m.Next(); {
-		if v := m.Value(); m.KeyIs("mimeType") && len(v) > 2 && v[0] == '"' && len(v) < 256 {
-			return jsonwire.UnquoteString(v[1 : len(v)-1])
-		}
-	}
-	return ""
 }
 
 func isBase64(text []byte) bool {

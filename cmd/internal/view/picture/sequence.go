@@ -99,7 +99,7 @@ func NewSequence(rows []*trace.Row) *Sequence {
 			b.repeated(rows[i : i+n])
 		} else {
 			n = 1
-			b.root(rows[i])
+			b.row(rows[i], 0)
 		}
 		i += n
 	}
@@ -216,6 +216,22 @@ func newStep(kind stepKind, r *trace.Row, from, to int) step {
 	return step{kind: kind, at: r.At, seq: r.Seq, from: from, to: to, capture: r.Capture.ID, n: r.N}
 }
 
+// note adds a step without a reply.
+func (b *sequenceBuilder) note(kind stepKind, r *trace.Row, from, to int, name, detail, tone string, loop int) {
+	s := newStep(kind, r, from, to)
+	s.name, s.detail, s.tone, s.loop = name, detail, tone, loop
+	b.add(s)
+}
+
+// call returns a call, and its reply with the outcome of the last row.
+func (b *sequenceBuilder) call(first, last *trace.Row, from, to int, name, detail string, loop int) (call, reply step) {
+	call, reply = newStep(callStep, first, from, to), newStep(replyStep, last, to, from)
+	call.name, call.detail, call.tone, call.loop, call.call = name, detail, "ask", loop, first.Seq
+	reply.at, reply.loop, reply.call = last.At.Add(last.Latency), loop, first.Seq
+	reply.name, reply.detail, reply.tone = outcome(last)
+	return call, reply
+}
+
 // repeated adds equal calls as one.
 func (b *sequenceBuilder) repeated(rows []*trace.Row) {
 	first, last := rows[0], rows[len(rows)-1]
@@ -224,76 +240,55 @@ func (b *sequenceBuilder) repeated(rows []*trace.Row) {
 	for _, r := range rows {
 		h.Add(r.Latency)
 	}
-	call := newStep(callStep, first, client, server)
-	call.name, call.detail, call.tone, call.call = callName(first)+" ×"+strconv.Itoa(len(rows)), "", "ask", first.Seq
-	reply := newStep(replyStep, last, server, client)
-	reply.at, reply.seq, reply.call = last.At.Add(last.Latency), last.Seq, first.Seq
-	reply.name, reply.detail, reply.tone = "all ok", "p50 "+trace.FormatDuration(h.Quantile(0.5))+", at most "+trace.FormatDuration(h.Max()), "ok"
+	call, reply := b.call(first, last, client, server, times(callName(first), len(rows)), "", 0)
+	reply.name, reply.detail = "all ok", "p50 "+trace.FormatDuration(h.Quantile(0.5))+", at most "+trace.FormatDuration(h.Max())
 	b.add(call)
 	b.add(reply)
 }
 
-// root adds a row and the rows inside it.
-func (b *sequenceBuilder) root(r *trace.Row) { b.row(r, 0) }
-
+// row adds a row and the rows inside it.
 func (b *sequenceBuilder) row(r *trace.Row, loop int) {
 	client, server := b.peers(r)
 	from, to := ends(r.Dir, client, server)
 	switch r.Kind {
 	case trace.Request:
 		b.request(r, from, to, loop)
+		return
 	case trace.Notification:
-		s := newStep(notifyStep, r, from, to)
-		s.name, s.detail, s.tone, s.loop = strings.TrimPrefix(r.Method, "notifications/"), r.Target, "note", loop
+		tone := "note"
 		if r.Method == mcp.NotificationCancelled {
-			s.tone = "warn"
+			tone = "warn"
 		}
-		b.add(s)
+		b.note(notifyStep, r, from, to, strings.TrimPrefix(r.Method, "notifications/"), r.Target, tone, loop)
 	case trace.Log:
-		s := newStep(notifyStep, r, from, to)
-		s.name, s.detail, s.tone, s.loop = "log", r.Excerpt, "quiet", loop
-		b.add(s)
+		b.note(notifyStep, r, from, to, "log", r.Excerpt, "quiet", loop)
 	case trace.HTTP:
 		if r.Status == trace.HTTPFailed {
 			b.request(r, client, server, loop)
 		}
 	case trace.Progress:
 		b.progress([]*trace.Row{r}, loop)
-	case trace.Start, trace.Exit, trace.Stdout, trace.Invalid, trace.Gap:
-		b.mark(r, server, loop)
-	}
-	if r.Kind != trace.Request {
-		b.children(r, loop)
-	}
-}
-
-// mark adds something that concerns one lane.
-func (b *sequenceBuilder) mark(r *trace.Row, lane, loop int) {
-	s := newStep(markStep, r, lane, lane)
-	s.loop = loop
-	switch r.Kind {
 	case trace.Start:
-		s.name, s.detail, s.tone = "started", r.Target, "quiet"
+		b.note(markStep, r, server, server, "started", r.Target, "quiet", loop)
 	case trace.Exit:
-		s.name, s.detail, s.tone = "exited", r.Excerpt, "quiet"
+		tone := "quiet"
 		if r.Code != 0 || r.Session.Signal != "" {
-			s.tone = "bad"
+			tone = "bad"
 		}
+		b.note(markStep, r, server, server, "exited", r.Excerpt, tone, loop)
 	case trace.Gap:
-		s.name, s.detail, s.tone = "missing", r.Excerpt, "warn"
-	default:
-		s.name, s.detail, s.tone = "not a message", r.Excerpt, "warn"
+		b.note(markStep, r, server, server, "missing", r.Excerpt, "warn", loop)
+	case trace.Stdout, trace.Invalid:
+		b.note(markStep, r, server, server, "not a message", r.Excerpt, "warn", loop)
 	}
-	b.add(s)
+	b.inside(r.Children, loop)
 }
 
 func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
-	call := newStep(callStep, r, from, to)
-	call.name, call.detail, call.loop, call.call = callName(r), r.Excerpt, loop, r.Seq
+	call, reply := b.call(r, r, from, to, callName(r), r.Excerpt, loop)
 	if call.name == r.Method && r.Target != "" {
 		call.detail = r.Target // such as the message of an elicitation
 	}
-	call.tone = "ask"
 	if r.Dir == capture.ToClient {
 		call.tone = "asked"
 	}
@@ -304,51 +299,32 @@ func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
 		call.name, call.detail = join(" ", r.HTTP.Method, "request"), r.HTTP.URL
 	}
 	b.add(call)
-	var retry *trace.Row
-	for _, c := range r.Children {
-		if c.Role == trace.Retry {
-			retry = c
-			break
-		}
-	}
-	reply := newStep(replyStep, r, to, from)
-	reply.at, reply.loop, reply.call = r.At.Add(r.Latency), loop, r.Seq
-	reply.name, reply.detail, reply.tone = outcome(r)
+	hasRetry := slices.ContainsFunc(r.Children, isRetry)
 	switch {
-	case retry != nil:
+	case hasRetry:
 		reply.name, reply.detail, reply.tone = trace.FormatDuration(r.Latency), trace.InputRequired.Word(), "wait"
 		reply.loop = b.newLoop("input round")
 	case r.Status == trace.Pending:
 		reply.kind, reply.from, reply.to = markStep, to, to
 		reply.at = maxTime(r.Session.Last, r.At)
 	}
-	b.add(reply)
-	if retry != nil {
+	if b.add(reply); hasRetry {
 		b.rounds(r, reply.loop)
 		return
 	}
-	b.children(r, loop)
+	b.inside(r.Children, loop)
 }
+
+func isRetry(r *trace.Row) bool { return r.Role == trace.Retry }
 
 // rounds adds the rows inside a request that took several rounds. Each pair of a response that
 // requests input and the next request is a loop.
 func (b *sequenceBuilder) rounds(r *trace.Row, loop int) {
-	var others []*trace.Row
-	var retries []*trace.Row
-	for _, c := range r.Children {
-		if c.Role == trace.Retry {
-			retries = append(retries, c)
-		} else {
-			others = append(others, c)
-		}
-	}
+	retries := slices.DeleteFunc(slices.Clone(r.Children), func(c *trace.Row) bool { return !isRetry(c) })
 	for i, c := range retries {
 		from, to := b.ends(c)
-		call := newStep(callStep, c, from, to)
-		call.name, call.detail, call.tone, call.loop, call.call = callName(c), "again, with the input", "ask", loop, c.Seq
-		reply := newStep(replyStep, c, to, from)
-		reply.at, reply.call = c.At.Add(c.Latency), c.Seq
-		reply.name, reply.detail, reply.tone = outcome(c)
+		call, reply := b.call(c, c, from, to, callName(c), "again, with the input", loop)
+		reply.loop = 0
 		if i == len(retries)-1 && c.Status == trace.InputRequired && r.Status != trace.InputRequired {
 			reply.name, reply.detail, reply.tone = outcome(r)
 		}
@@ -360,7 +336,7 @@ func (b *sequenceBuilder) rounds(r *trace.Row, loop int) {
 		b.add(reply)
 		b.inside(c.Children, 0)
 	}
-	b.inside(others, 0)
+	b.inside(slices.DeleteFunc(slices.Clone(r.Children), isRetry), 0)
 }
 
 func (b *sequenceBuilder) ends(r *trace.Row) (from, to int) {
@@ -372,8 +348,6 @@ func (b *sequenceBuilder) newLoop(name string) int {
 	b.loops = append(b.loops, name)
 	return len(b.loops)
 }
-
-func (b *sequenceBuilder) children(r *trace.Row, loop int) { b.inside(r.Children, loop) }
 
 // inside adds rows: runs of progress and polls of a task as one each, and what a server asks its
 // client as loops.
@@ -393,13 +367,8 @@ func (b *sequenceBuilder) inside(rows []*trace.Row, loop int) {
 	}
 	b.progress(progress, loop)
 	if len(polls) > 0 {
-		first, last := polls[0], polls[len(polls)-1]
-		from, to := b.ends(first)
-		call := newStep(callStep, first, from, to)
-		call.name, call.tone, call.call, call.loop = times(first.Method, len(polls)), "ask", first.Seq, loop
-		reply := newStep(replyStep, last, to, from)
-		reply.at, reply.call, reply.loop = last.At.Add(last.Latency), first.Seq, loop
-		reply.name, reply.detail, reply.tone = outcome(last)
+		from, to := b.ends(polls[0])
+		call, reply := b.call(polls[0], polls[len(polls)-1], from, to, times(polls[0].Method, len(polls)), "", loop)
 		b.add(call)
 		b.add(reply)
 	}
@@ -425,9 +394,7 @@ func (b *sequenceBuilder) progress(rows []*trace.Row, loop int) {
 	}
 	last := rows[len(rows)-1]
 	from, to := b.ends(last)
-	s := newStep(notifyStep, last, from, to)
-	s.name, s.detail, s.tone, s.loop = times("progress", len(rows)), join("  ", last.Target, last.Excerpt), "note", loop
-	b.add(s)
+	b.note(notifyStep, last, from, to, times("progress", len(rows)), join("  ", last.Target, last.Excerpt), "note", loop)
 }
 
 func times(name string, n int) string {
