@@ -550,35 +550,31 @@ func decodeMember(e *Event, key, v []byte) {
 func decodeKindMembers(e *Event, line []byte) {
 	switch e.Kind {
 	case KindHead:
-		e.Head = decodeHead(line)
+		h := new(Head)
+		decodeFields(line, fields{
+			"v": &h.Version, "id": &h.ID, "at": &h.At, "tool": &h.Tool, "transport": (*string)(&h.Transport), "name": &h.Name, "url": &h.URL, "redact": (*string)(&h.Redact),
+		})
+		e.Head = h
 	case KindStart:
 		s := new(Start)
-		for key, v := range members(line) {
-			switch string(key) {
-			case "cmd":
-				s.Command = unquoteList(v)
-			case "cwd":
-				s.Dir = jsonwire.Text(v)
-			case "env":
-				s.Env = unquoteList(v)
-			case "pid":
-				s.PID = int(parseInt(v))
-			}
-		}
+		decodeFields(line, fields{"cmd": &s.Command, "cwd": &s.Dir, "env": &s.Env, "pid": &s.PID})
 		e.Start = s
 	case KindExit:
 		x := new(Exit)
-		for key, v := range members(line) {
-			switch string(key) {
-			case "code":
-				x.Code = int(parseInt(v))
-			case "signal":
-				x.Signal = jsonwire.Text(v)
-			}
-		}
+		decodeFields(line, fields{"code": &x.Code, "signal": &x.Signal})
 		e.Exit = x
-	case KindGap, KindTail, KindTranslate:
-		decodeCounters(e, line)
+	case KindGap:
+		g := &Gap{Why: GapReason(e.Why)}
+		decodeFields(line, fields{"lost": &g.Lost, "bytes": &g.Bytes, "until": &g.Until})
+		e.Why, e.Gap = "", g
+	case KindTranslate:
+		x := new(Translation)
+		decodeFields(line, fields{"of": &x.Of, "to": &x.To, "rule": &x.Rule})
+		e.Translation = x
+	case KindTail:
+		t := new(Tail)
+		decodeFields(line, fields{"events": &t.Events, "lost": &t.Lost})
+		e.Tail = t
 	case KindSSE:
 		if e.SSE == nil {
 			e.SSE = new(SSE)
@@ -587,98 +583,49 @@ func decodeKindMembers(e *Event, line []byte) {
 	}
 }
 
-func decodeHead(line []byte) *Head {
-	h := new(Head)
-	for key, v := range members(line) {
-		switch string(key) {
-		case "v":
-			h.Version = int(min(parseUint(v), math.MaxInt32))
-		case "id":
-			h.ID = jsonwire.Text(v)
-		case "at":
-			h.At, _ = time.Parse(time.RFC3339Nano, jsonwire.Text(v))
-		case "tool":
-			h.Tool = jsonwire.Text(v)
-		case "transport":
-			h.Transport = Transport(jsonwire.Text(v))
-		case "name":
-			h.Name = jsonwire.Text(v)
-		case "url":
-			h.URL = jsonwire.Text(v)
-		case "redact":
-			h.Redact = RedactionMode(jsonwire.Text(v))
-		}
-	}
-	return h
-}
+// fields has pointers to the fields of a struct by the names of the members that they hold.
+type fields map[string]any
 
-func decodeCounters(e *Event, line []byte) {
-	var g Gap
-	var x Translation
-	var t Tail
-	for key, v := range members(line) {
-		switch string(key) {
-		case "lost":
-			g.Lost = parseUint(v)
-			t.Lost = g.Lost
-		case "bytes":
-			g.Bytes = parseInt(v)
-		case "until":
-			g.Until = parseSeconds(v)
-		case "of":
-			x.Of = parseUint(v)
-		case "rule":
-			x.Rule = jsonwire.Text(v)
-		case "events":
-			t.Events = parseUint(v)
-		case "to":
-			for n := range elements(v) {
-				x.To = append(x.To, parseUint(n))
+// decodeFields sets fields to the members of an object. It skips members of an unexpected type.
+func decodeFields(object []byte, to fields) {
+	for key, v := range members(object) {
+		switch field := to[string(key)].(type) {
+		case *string:
+			*field = jsonwire.Text(v)
+		case *int:
+			*field = int(min(parseUint(v), math.MaxInt32))
+			if startsWith(v, '-') {
+				*field = int(max(parseInt(v), math.MinInt32))
 			}
+		case *int64:
+			*field = parseInt(v)
+		case *uint64:
+			*field = parseUint(v)
+		case *time.Duration:
+			*field = parseSeconds(v)
+		case *time.Time:
+			*field, _ = time.Parse(time.RFC3339Nano, jsonwire.Text(v))
+		case *[]string:
+			*field = unquoteList(v)
+		case *[]uint64:
+			for n := range elements(v) {
+				*field = append(*field, parseUint(n))
+			}
+		case *[]Header:
+			*field = decodeHeaders(v)
 		}
-	}
-	switch e.Kind {
-	case KindGap:
-		g.Why, e.Why = GapReason(e.Why), ""
-		e.Gap = &g
-	case KindTranslate:
-		e.Translation = &x
-	default:
-		e.Tail = &t
 	}
 }
 
 func decodeRequest(v []byte) *Request {
 	q := new(Request)
-	for key, v := range members(v) {
-		switch string(key) {
-		case "method":
-			q.Method = jsonwire.Text(v)
-		case "url":
-			q.URL = jsonwire.Text(v)
-		case "proto":
-			q.Proto = jsonwire.Text(v)
-		case "remote":
-			q.Remote = jsonwire.Text(v)
-		case "headers":
-			q.Headers = decodeHeaders(v)
-		}
-	}
+	decodeFields(v, fields{"method": &q.Method, "url": &q.URL, "proto": &q.Proto, "remote": &q.Remote, "headers": &q.Headers})
 	return q
 }
 
 func decodeResponse(v []byte) *Response {
 	s := new(Response)
-	for key, v := range members(v) {
-		switch string(key) {
-		case "status":
-			s.Status = int(min(parseUint(v), math.MaxInt32))
-		case "proto":
-			s.Proto = jsonwire.Text(v)
-		case "headers":
-			s.Headers = decodeHeaders(v)
-		}
-	}
+	decodeFields(v, fields{"status": &s.Status, "proto": &s.Proto, "headers": &s.Headers})
 	return s
 }
 

@@ -194,8 +194,8 @@ func rulesInput() []rule {
 				return
 			}
 			for key, q := range members(v.result("inputRequests")) {
-				if need := undeclaredInput(v.call.client, q); need != "" {
-					v.report(pointer("result", "inputRequests", key), "this input request needs the client capability %s, which the request does not declare", need).with(v.call.n)
+				if need := undeclaredByClient(jsonwire.Text(jsonwire.Lookup(q, "method")), jsonwire.Lookup(q, "params"), v.call.client); need != nil {
+					v.report(pointer("result", "inputRequests", key), "this input request needs the client capability %s, which the request does not declare", dotted(need)).with(v.call.n)
 				}
 			}
 		},
@@ -304,35 +304,4 @@ func rulesInput() []rule {
 			}
 		},
 	}}
-}
-
-// undeclaredInput returns the capability that an input request needs and the client lacks, or "".
-func undeclaredInput(client, request []byte) string {
-	params := jsonwire.Lookup(request, "params")
-	switch jsonwire.Text(jsonwire.Lookup(request, "method")) {
-	case mcp.MethodRootsList:
-		if jsonwire.Lookup(client, "roots") == nil {
-			return "roots"
-		}
-	case mcp.MethodCreateMessage:
-		sampling := jsonwire.Lookup(client, "sampling")
-		switch {
-		case sampling == nil:
-			return "sampling"
-		case (jsonwire.Lookup(params, "tools") != nil || jsonwire.Lookup(params, "toolChoice") != nil) && jsonwire.Lookup(sampling, "tools") == nil:
-			return "sampling.tools"
-		}
-	case mcp.MethodElicit:
-		elicitation := jsonwire.Lookup(client, "elicitation")
-		form, url := jsonwire.Lookup(elicitation, "form"), jsonwire.Lookup(elicitation, "url")
-		switch mode := jsonwire.Text(jsonwire.Lookup(params, "mode")); {
-		case elicitation == nil:
-			return "elicitation"
-		case mode == "url" && url == nil:
-			return "elicitation.url"
-		case mode != "url" && form == nil && url != nil:
-			return "elicitation.form"
-		}
-	}
-	return ""
 }
