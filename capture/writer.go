@@ -353,12 +353,10 @@ func (w *Writer) Close() error {
 	w.mu.Unlock()
 	wakeUp(w.wake)
 	wakeUp(w.urgent)
-	timeout := time.NewTimer(w.opts.CloseTimeout)
-	defer timeout.Stop()
 	select {
 	case <-w.done:
 		return w.firstErr()
-	case <-timeout.C:
+	case <-time.After(w.opts.CloseTimeout):
 		return errors.Join(errUnfinished, w.firstErr())
 	}
 }
@@ -518,9 +516,7 @@ func (w *Writer) wait() {
 	w.mu.Unlock()
 	var flush <-chan time.Time
 	if w.loop.dirty {
-		t := time.NewTimer(min(idleFlushDelay, max(0, flushInterval-time.Since(w.loop.lastFlush))))
-		defer t.Stop()
-		flush = t.C
+		flush = time.After(min(idleFlushDelay, max(0, flushInterval-time.Since(w.loop.lastFlush))))
 	}
 	select {
 	case <-w.wake:

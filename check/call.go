@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -248,15 +249,12 @@ func rememberToken(v *view) {
 		return
 	}
 	t := stateOf[progressTokens](&v.session.state)
-	if t.live == nil {
-		t.live = map[tokenKey]*progress{}
-	}
 	key := tokenKey{v.e.Dir, idKey(token)}
 	if len(t.live) >= maxTokens && t.live[key] == nil {
 		t.full = true
 		return
 	}
-	t.live[key] = &progress{call: v.call, rev: v.rev, modern: v.modern}
+	sparse.Set(&t.live, key, &progress{call: v.call, rev: v.rev, modern: v.modern})
 }
 
 // progressOf returns the state of a progress notification's token, or nil.

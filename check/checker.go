@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -211,12 +212,7 @@ func (ck *Checker) Close() []Finding {
 	}
 	ck.closed = true
 	var all []Finding
-	sessions := make([]*session, 0, len(ck.sessions))
-	for _, s := range ck.sessions {
-		sessions = append(sessions, s)
-	}
-	slices.SortFunc(sessions, func(a, b *session) int { return cmp.Compare(a.number, b.number) })
-	for _, s := range sessions {
+	for _, s := range slices.SortedFunc(maps.Values(ck.sessions), func(a, b *session) int { return cmp.Compare(a.number, b.number) }) {
 		e := &capture.Event{Capture: s.key.capture, N: s.lastN, Session: s.key.number}
 		v := &view{checker: ck, e: e, session: s}
 		v.rev, v.modern = ck.revisionOf(s)
@@ -306,19 +302,10 @@ func (ck *Checker) runEventRules(v *view) {
 	}
 	for i := range ck.rules.observers {
 		o := &ck.rules.observers[i]
-		if (o.dir == "" || o.dir == v.e.Dir) && hasKind(o.events, v.e.Kind) {
+		if (o.dir == "" || o.dir == v.e.Dir) && slices.Contains(o.events, v.e.Kind) {
 			o.observe(v)
 		}
 	}
-}
-
-func hasKind(list []capture.Kind, kind capture.Kind) bool {
-	for _, k := range list {
-		if k == kind {
-			return true
-		}
-	}
-	return false
 }
 
 // eventRevision returns the revision to check an event without a message against, and whether it is

@@ -2,6 +2,7 @@ package check
 
 import (
 	"mime"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,22 +106,12 @@ func (x *exchange) isEventStream() bool {
 
 // covers reports whether a place is redacted or lies below a redacted place.
 func covers(hidden []string, place string) bool {
-	for _, h := range hidden {
-		if place == h || strings.HasPrefix(place, h) && place[len(h)] == '/' {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(hidden, func(h string) bool { return place == h || strings.HasPrefix(place, h+"/") })
 }
 
 // overlaps reports whether a place is, contains, or is within a redacted place.
 func overlaps(hidden []string, place string) bool {
-	for _, h := range hidden {
-		if strings.HasPrefix(h, place) && (len(h) == len(place) || h[len(place)] == '/') {
-			return true
-		}
-	}
-	return covers(hidden, place)
+	return covers(hidden, place) || slices.ContainsFunc(hidden, func(h string) bool { return strings.HasPrefix(h, place+"/") })
 }
 
 // exchangeOf returns the exchange of an event, or nil if it belongs to none. It evicts old

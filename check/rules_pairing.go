@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -241,11 +242,8 @@ var observePairing = []observer{{
 
 func recordFrame(v *view, k kind, method string, bad bool) {
 	last := stateOf[lastFrames](&v.session.state)
-	if last.of == nil {
-		last.of = map[capture.Dir]lastFrame{}
-	}
 	bad = bad || last.of[v.e.Dir].unreadable
-	last.of[v.e.Dir] = lastFrame{v.e.N, k, method, bad}
+	sparse.Set(&last.of, v.e.Dir, lastFrame{v.e.N, k, method, bad})
 }
 
 // unreadable reports whether an error without an id may be about a message of the other side.

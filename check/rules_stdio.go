@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/plural"
 	"mcpwire/mcp"
@@ -190,13 +191,10 @@ type reported struct{ seen map[string]bool }
 func (v *view) firstTime(subject string) bool {
 	o := stateOf[reported](&v.session.state)
 	key := subject + string(v.e.Dir)
-	if o.seen == nil {
-		o.seen = map[string]bool{}
-	}
 	if o.seen[key] || len(o.seen) >= maxRecent {
 		return false
 	}
-	o.seen[key] = true
+	sparse.Set(&o.seen, key, true)
 	return true
 }
 

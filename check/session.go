@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
@@ -396,10 +397,7 @@ func (s *idSet) add(id string, seed maphash.Seed) {
 		return
 	}
 	if len(s.hashes) < maxHashes {
-		if s.hashes == nil {
-			s.hashes = map[uint64]struct{}{}
-		}
-		s.hashes[maphash.String(seed, id)] = struct{}{}
+		sparse.Set(&s.hashes, maphash.String(seed, id), struct{}{})
 	}
 }
 

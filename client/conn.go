@@ -100,12 +100,7 @@ func (cn *connection) close() { cn.rpc.Close() }
 
 // ended reports whether the connection reads no more messages.
 func (cn *connection) ended() bool {
-	select {
-	case <-cn.rpc.Draining():
-		return true
-	default:
-		return false
-	}
+	return wait.Closed(cn.rpc.Draining(), 0)
 }
 
 // closeReason returns the reason why the connection has ended.
@@ -189,8 +184,6 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 	if err := p.Send(ctx, params); err != nil {
 		return nil, err
 	}
-	timer := time.NewTimer(timeout.after)
-	defer timer.Stop()
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
@@ -198,7 +191,7 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 			return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))
 		}
 		<-p.Done()
-	case <-timer.C:
+	case <-time.After(timeout.after):
 		if p.Abandon() {
 			return nil, &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
 		}
@@ -483,9 +476,7 @@ func (cc *connector) wait(ctx context.Context, method string, limit *callTimer) 
 	}
 	var maxWait <-chan time.Time // nil means no limit
 	if d := cc.c.opts.Reconnect.MaxWait; d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		maxWait = timer.C
+		maxWait = time.After(d)
 	}
 	for {
 		conn, changed, err := cc.current()

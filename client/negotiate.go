@@ -251,9 +251,7 @@ func (n *negotiation) initialize(ctx context.Context, params []byte) (result []b
 	wg.Go(func() { call(first) })
 	var late <-chan time.Time
 	if n.probeUnanswered && n.probedConn == first {
-		timer := time.NewTimer(min(n.c.opts.Timeouts.Probe, maxSecondWait))
-		defer timer.Stop()
-		late = timer.C
+		late = time.After(min(n.c.opts.Timeouts.Probe, maxSecondWait))
 	}
 	var a answer
 	select {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -24,10 +25,7 @@ type notificationHandlers struct {
 func (nh *notificationHandlers) on(method string, fn func(params []byte)) (remove func()) {
 	nh.mu.Lock()
 	defer nh.mu.Unlock()
-	if nh.byMethod == nil {
-		nh.byMethod = make(map[string][]*func([]byte))
-	}
-	nh.byMethod[method] = append(slices.Clip(nh.byMethod[method]), &fn)
+	sparse.Set(&nh.byMethod, method, append(slices.Clip(nh.byMethod[method]), &fn))
 	return func() {
 		nh.mu.Lock()
 		defer nh.mu.Unlock()

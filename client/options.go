@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
@@ -293,10 +294,7 @@ func (o *Options) offer() era.ClientProfile {
 		Extra:         maps.Clone(o.Capabilities),
 	}
 	if o.Tasks && offer.Extensions[mcp.ExtensionTasks] == nil {
-		if offer.Extensions == nil {
-			offer.Extensions = make(map[string]json.RawMessage)
-		}
-		offer.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
+		sparse.Set(&offer.Extensions, mcp.ExtensionTasks, json.RawMessage("{}"))
 	}
 	return offer
 }

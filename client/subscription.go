@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
@@ -217,16 +219,13 @@ func (s *Subscription) run(ctx context.Context) error {
 		if unsent {
 			delay += callErr.RetryAfter
 		}
-		timer := time.NewTimer(delay)
 		select {
 		case <-reconnected:
-		case <-timer.C:
+		case <-time.After(delay):
 		case <-s.c.Done():
-			timer.Stop()
 			return s.c.conns.endError()
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
@@ -265,14 +264,7 @@ func (s *Subscription) isAckPending() bool {
 }
 
 // established reports whether the server has ever acknowledged the subscription.
-func (s *Subscription) established() bool {
-	select {
-	case <-s.acknowledged:
-		return true
-	default:
-		return false
-	}
-}
+func (s *Subscription) established() bool { return wait.Closed(s.acknowledged, 0) }
 
 // acknowledge records the filter that the server accepted. After the first time, it reports
 // everything in the filter as possibly changed.
@@ -322,10 +314,7 @@ const unsubscribeTimeout = 5 * time.Second
 func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struct{}) error {
 	subs := &s.c.subs
 	subs.mu.Lock()
-	if subs.legacy == nil {
-		subs.legacy = make(map[*Subscription]struct{})
-	}
-	subs.legacy[s] = struct{}{}
+	sparse.Set(&subs.legacy, s, struct{}{})
 	subs.mu.Unlock()
 	defer func() {
 		subs.mu.Lock()
@@ -482,10 +471,7 @@ type subscriptions struct {
 func (ss *subscriptions) add(id string, s *Subscription) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.modern == nil {
-		ss.modern = make(map[string]*Subscription)
-	}
-	ss.modern[id] = s
+	sparse.Set(&ss.modern, id, s)
 }
 
 func (ss *subscriptions) remove(id string, s *Subscription) {
@@ -903,11 +889,8 @@ func (ss *subscriptions) listenDirect(ctx context.Context, r *request, onID func
 func (cn *connection) addStream(id int64) <-chan struct{} {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
-	if cn.streams == nil {
-		cn.streams = make(map[int64]chan struct{})
-	}
 	ended := make(chan struct{})
-	cn.streams[id] = ended
+	sparse.Set(&cn.streams, id, ended)
 	return ended
 }
 

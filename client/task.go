@@ -533,12 +533,10 @@ func (tt *taskTracker) cancel(t *Task) {
 // The call itself must not be canceled. It returns false if the client has ended.
 func (tt *taskTracker) cancelPending(p *rpc.Pending) bool {
 	return tt.c.goroutines.Start(func() {
-		timer := time.NewTimer(cancelTimeout)
-		defer timer.Stop()
 		select {
 		case <-p.Done():
 			tt.cancelLate(p)
-		case <-timer.C:
+		case <-time.After(cancelTimeout):
 			p.Abandon()
 		}
 	})
@@ -573,13 +571,11 @@ func (cn *connection) cancelPossibleTask(p *rpc.Pending, reason string) bool {
 		return false
 	}
 	if !cn.c.goroutines.Start(func() {
-		timer := time.NewTimer(cancelTimeout)
-		defer timer.Stop()
 		select {
 		case <-p.Done():
 			w.remove(p)
 			cn.c.tasks.cancelLate(p)
-		case <-timer.C:
+		case <-time.After(cancelTimeout):
 			p.Abandon()
 			w.remove(p)
 		case <-evicted:
@@ -666,8 +662,7 @@ func (p *pollBackoff) next(requested time.Duration) time.Duration {
 // wait waits until it is time to poll or the server reports a change. Meanwhile it runs the
 // callbacks in q.
 func (p *pollBackoff) wait(ctx context.Context, requested time.Duration, updates *Subscription, q *callbackQueue) error {
-	timer := time.NewTimer(p.next(requested))
-	defer timer.Stop()
+	late := time.After(p.next(requested))
 	var ready <-chan struct{}
 	if updates != nil {
 		ready = updates.queue.ready
@@ -682,7 +677,7 @@ func (p *pollBackoff) wait(ctx context.Context, requested time.Duration, updates
 			}
 		case <-q.ready():
 			q.deliver()
-		case <-timer.C:
+		case <-late:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -81,14 +81,12 @@ func (n *Node) Acquire(ctx context.Context, name string) (*Lease, error) {
 			done()
 			return l, err
 		}
-		timer := time.NewTimer(beatInterval)
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(beatInterval):
 		case <-ctx.Done():
 		case <-n.ctx.Done():
 		}
-		timer.Stop()
 		done()
 		switch {
 		case ctx.Err() != nil:

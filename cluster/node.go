@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -153,10 +154,7 @@ func (n *Node) onClose(stop func()) error {
 // closed in any case.
 func (n *Node) Leave(ctx context.Context) error {
 	n.mu.Lock()
-	leases := make([]*Lease, 0, len(n.leases))
-	for l := range n.leases {
-		leases = append(leases, l)
-	}
+	leases := slices.Collect(maps.Keys(n.leases))
 	n.mu.Unlock()
 	var errs []error
 	for _, l := range leases {

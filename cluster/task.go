@@ -284,16 +284,14 @@ func (s *taskStore) Wait(ctx context.Context, id string, version uint64) (*serve
 			done()
 			return t, err
 		}
-		timer := time.NewTimer(min(taskPoll, time.Until(t.Expires())))
 		select {
 		case <-changed:
-		case <-timer.C:
+		case <-time.After(min(taskPoll, time.Until(t.Expires()))):
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case <-s.n.ctx.Done():
 			err = ErrClosed
 		}
-		timer.Stop()
 		done()
 		if err != nil {
 			return nil, err

@@ -145,14 +145,12 @@ func (p *Peer) write(op, frame string) {
 	p.transcript.add('>', frame)
 	written := make(chan error, 1)
 	p.workers.Go(func() { written <- p.framer.WriteFrame([]byte(frame)) })
-	timer := time.NewTimer(p.Timeout)
-	defer timer.Stop()
 	select {
 	case err := <-written:
 		if err != nil {
 			p.fatalf("%s: %v", op, err)
 		}
-	case <-timer.C:
+	case <-time.After(p.Timeout):
 		p.fatalf("%s: the other side does not read: it has not read the message within %v", op, p.Timeout)
 	}
 }
@@ -220,11 +218,9 @@ func (p *Peer) next(d time.Duration) (a arrival, ok bool) {
 	if p.closed {
 		return arrival{err: errClosed}, true
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case a = <-p.arrivals:
-	case <-timer.C:
+	case <-time.After(d):
 		select {
 		case a = <-p.arrivals:
 		default:

@@ -43,14 +43,12 @@ func Serve(t testing.TB, srv jsonrpc.Server) *End {
 		defer cancel()
 		defer stop()
 		clientEnd.Close()
-		timer := time.NewTimer(serveTimeout)
-		defer timer.Stop()
 		select {
 		case err := <-served:
 			if err != nil && !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("the server failed: %v", err)
 			}
-		case <-timer.C:
+		case <-time.After(serveTimeout):
 			t.Errorf("the server has not returned within %v of the end of its connection", serveTimeout)
 		}
 	})
@@ -100,11 +98,9 @@ func Script(t testing.TB, script func(p *Peer)) *End {
 		t.Helper()
 		defer clientEnd.Close()
 		clientEnd.CloseWrite()
-		timer := time.NewTimer(scriptTimeout)
-		defer timer.Stop()
 		select {
 		case <-done:
-		case <-timer.C:
+		case <-time.After(scriptTimeout):
 			t.Errorf("the script has not returned within %v of the end of the test", scriptTimeout)
 			return
 		}

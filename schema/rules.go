@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"mcpwire/internal/json/jsonwire"
@@ -314,12 +315,7 @@ func (r *enumRule) hasString(s string) bool {
 		_, ok := r.byString[s]
 		return ok
 	}
-	for _, v := range r.strings {
-		if v == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.strings, s)
 }
 
 // has reports whether the JSON value text, of any type and without white space

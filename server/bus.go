@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 )
 
@@ -273,11 +274,7 @@ func (bc *busClient) subscribe() {
 		}
 		bc.working.Store(false)
 		bc.log.Warn("the bus stopped delivering, subscribing again", "after", backoff, "error", err)
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-bc.subscribeCtx.Done():
-			timer.Stop()
+		if !wait.Sleep(bc.subscribeCtx, backoff) {
 			return
 		}
 	}
@@ -371,10 +368,7 @@ func (bc *busClient) publishLocked(e event) {
 		}
 		return
 	}
-	if bc.pending == nil {
-		bc.pending = make(map[event]struct{})
-	}
-	bc.pending[e] = struct{}{}
+	sparse.Set(&bc.pending, e, struct{}{})
 	if !bc.publishing {
 		bc.publishing, bc.publishDone = true, make(chan struct{})
 		bc.wg.Go(bc.publishPending)
@@ -478,11 +472,9 @@ func (bc *busClient) close(ctx context.Context) error {
 	publishDone, publishing := bc.publishDone, bc.publishing
 	bc.mu.Unlock()
 	if publishing {
-		timer := time.NewTimer(busTimeout)
-		defer timer.Stop()
 		select {
 		case <-publishDone:
-		case <-timer.C:
+		case <-time.After(busTimeout):
 		case <-ctx.Done():
 		}
 	}
@@ -492,14 +484,12 @@ func (bc *busClient) close(ctx context.Context) error {
 		bc.wg.Wait()
 		close(done)
 	}()
-	timer := time.NewTimer(busTimeout)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-time.After(busTimeout):
 		return errBusTimeout
 	}
 }
@@ -571,11 +561,8 @@ func (re *receivedEvents) kindLocked(from string, kind eventKind) *kindEvents {
 		if len(re.servers) >= maxKnownServers {
 			return nil
 		}
-		if re.servers == nil {
-			re.servers = make(map[string]*serverEvents)
-		}
 		s = &serverEvents{kinds: make(map[eventKind]*kindEvents)}
-		re.servers[from] = s
+		sparse.Set(&re.servers, from, s)
 	}
 	s.lastEvent = time.Now()
 	k := s.kinds[kind]

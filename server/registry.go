@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -101,12 +102,9 @@ func (r *registry[T]) add(it T) error {
 	if _, ok := r.items[e.key]; ok {
 		return registrationError(r.kind, e.key, ErrDuplicate)
 	}
-	if r.items == nil {
-		r.items = make(map[string]T)
-	}
 	r.nextSeq++
 	e.seq = r.nextSeq
-	r.items[e.key] = it
+	sparse.Set(&r.items, e.key, it)
 	r.hadItems.Store(true)
 	r.current.Store(nil)
 	return nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/internal/base/seal"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -300,10 +301,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 	if o.Tasks != nil {
 		s.tasks = newTaskManager(*o.Tasks, s.taskChanged)
 		o.Extensions = maps.Clone(o.Extensions)
-		if o.Extensions == nil {
-			o.Extensions = make(map[string]json.RawMessage)
-		}
-		o.Extensions[mcp.ExtensionTasks] = json.RawMessage("{}")
+		sparse.Set(&o.Extensions, mcp.ExtensionTasks, json.RawMessage("{}"))
 	}
 	var err error
 	if o.Extensions, err = checkDeclarations(o.Extensions, era.CheckExtensionID); err != nil {

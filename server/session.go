@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -599,10 +600,7 @@ type sessionSet struct {
 func (ss *sessionSet) add(s *session) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.sessions == nil {
-		ss.sessions = make(map[*session]struct{})
-	}
-	ss.sessions[s] = struct{}{}
+	sparse.Set(&ss.sessions, s, struct{}{})
 }
 
 // remove removes a session, which then gets no more changes.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -204,10 +205,7 @@ func (ss *subscriptions) add(sub *subscription) error {
 	if err := sub.call.Notify(mcp.NotificationAcknowledged, sub.params(sub.appendFilter(nil))); err != nil {
 		return err
 	}
-	if ss.active == nil {
-		ss.active = make(map[*subscription]struct{})
-	}
-	ss.active[sub] = struct{}{}
+	sparse.Set(&ss.active, sub, struct{}{})
 	return nil
 }
 
@@ -383,10 +381,7 @@ func (ls *legacySubscriptions) add(uri string, v *View, counts *subscriptionCoun
 	if !counts.add([]string{uri}, maxSubscribedResources) {
 		return false
 	}
-	if ls.uris == nil {
-		ls.uris = make(map[string]*View)
-	}
-	ls.uris[uri] = v
+	sparse.Set(&ls.uris, uri, v)
 	return true
 }
 

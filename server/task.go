@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -239,10 +240,7 @@ func (t *Task) applyResponses(responses []byte) (found bool, err error) {
 		if err := checkResponse(featureOf(q.Method), members.Value()); err != nil {
 			return false, invalidResponse(key, err)
 		}
-		if t.InputResponses == nil {
-			t.InputResponses = make(map[string]jsonText)
-		}
-		t.InputResponses[key] = append(jsonText(nil), members.Value()...)
+		sparse.Set(&t.InputResponses, key, append(jsonText(nil), members.Value()...))
 		delete(t.InputRequests, key)
 		found = true
 	}
@@ -394,11 +392,9 @@ func (m *memoryTaskStore) Wait(ctx context.Context, id string, version uint64) (
 
 // waitUntil waits for the channel or the deadline. It returns an error if ctx ends first.
 func waitUntil(ctx context.Context, changed <-chan struct{}, deadline time.Time) error {
-	expired := time.NewTimer(time.Until(deadline))
-	defer expired.Stop()
 	select {
 	case <-changed:
-	case <-expired.C:
+	case <-time.After(time.Until(deadline)):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

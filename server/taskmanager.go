@@ -367,11 +367,9 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 	stop := context.AfterFunc(reqCtx, func() { run.cancelUnlessTask(context.Cause(reqCtx)) })
 	defer stop()
 	run.start(t.run)
-	timer := time.NewTimer(after)
-	defer timer.Stop()
 	select {
 	case <-run.done:
-	case <-timer.C:
+	case <-time.After(after):
 		begun, err := run.becomeTask(reqCtx)
 		if begun {
 			return run.appendCreated(dst), nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -423,12 +424,7 @@ func (rq *taskRequester) askInTask(ctx context.Context, requests []*inputRequest
 }
 
 func allAnswered(t *Task, requests []*inputRequest) bool {
-	for _, q := range requests {
-		if t.InputResponses[q.key] == nil {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(requests, func(q *inputRequest) bool { return t.InputResponses[q.key] == nil })
 }
 
 // withRelatedTask returns params, an object or nil, with the task in its _meta.

@@ -190,9 +190,7 @@ func (r *run) serve(ctx context.Context, srv jsonrpc.Server) error {
 		}
 		r.stream.in.stop()
 		if timeout == nil {
-			timer := time.NewTimer(r.config.stopTimeout())
-			defer timer.Stop()
-			timeout = timer.C
+			timeout = time.After(r.config.stopTimeout())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 )
@@ -365,10 +366,7 @@ func (cs *callerShard) addLocked(id string) *caller {
 		c = &caller{shard: cs}
 	}
 	c.id = id
-	if cs.byID == nil {
-		cs.byID = make(map[string]*caller)
-	}
-	cs.byID[id] = c
+	sparse.Set(&cs.byID, id, c)
 	return c
 }
 
@@ -537,8 +535,7 @@ func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 		return false
 	}
 	b.addLocked(caller, 0, n)
-	late := time.NewTimer(unreadTimeout)
-	defer late.Stop()
+	late := time.After(unreadTimeout)
 	for {
 		if b.freed == nil {
 			b.freed = make(chan struct{})
@@ -547,7 +544,7 @@ func (b *unreadBudget) acquire(ctx context.Context, caller string, n int) bool {
 		b.mu.Unlock()
 		select {
 		case <-freed:
-		case <-late.C:
+		case <-late:
 			waiting = false
 		case <-ctx.Done():
 			waiting = false
@@ -585,10 +582,7 @@ func (b *unreadBudget) addLocked(caller string, writing, waiting int) {
 	if u == (unreadUse{}) {
 		delete(b.byID, caller)
 	} else {
-		if b.byID == nil {
-			b.byID = make(map[string]unreadUse)
-		}
-		b.byID[caller] = u
+		sparse.Set(&b.byID, caller, u)
 	}
 	b.total.writing += writing
 	b.total.waiting += waiting

@@ -148,11 +148,9 @@ func (f *framer) startListening(listening chan<- struct{}) {
 	f.wg.Go(func() { f.listen(answered) })
 	f.wg.Go(func() {
 		defer close(listening)
-		timer := time.NewTimer(listenTimeout)
-		defer timer.Stop()
 		select {
 		case <-answered:
-		case <-timer.C:
+		case <-time.After(listenTimeout):
 		case <-f.done:
 		}
 	})

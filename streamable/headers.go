@@ -8,6 +8,7 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -333,12 +334,7 @@ func readEnvelope(msg []byte) (e envelope) {
 
 // declaresClientRequests reports whether a client with these capabilities accepts requests.
 func declaresClientRequests(capabilities []byte) bool {
-	for _, name := range []string{"elicitation", "sampling", "roots"} {
-		if jsonwire.Lookup(capabilities, name) != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"elicitation", "sampling", "roots"}, func(name string) bool { return jsonwire.Lookup(capabilities, name) != nil })
 }
 
 // methodName returns the string value of text, without allocating for common methods.

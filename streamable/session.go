@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc/rpcbatch"
@@ -115,10 +116,7 @@ func (s *session) close(drop bool) {
 	}
 	s.ended = true
 	s.over.Store(drop)
-	streams := make([]*stream, 0, len(s.streams)+1)
-	for _, st := range s.streams {
-		streams = append(streams, st)
-	}
+	streams := slices.Collect(maps.Values(s.streams))
 	s.mu.Unlock()
 	for _, st := range append(streams, &s.standalone) {
 		st.close()
@@ -222,10 +220,7 @@ func (s *session) register(st *stream) {
 	s.lastStream++
 	st.name = s.h.streamName(s.lastStream, st.requestID)
 	if !s.ended {
-		if s.streams == nil {
-			s.streams = make(map[string]*stream)
-		}
-		s.streams[st.name] = st
+		sparse.Set(&s.streams, st.name, st)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/net/challenge"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -383,11 +384,8 @@ func (dc *dialedConns) dialer(dial func(ctx context.Context, network, address st
 			c.Close()
 			return nil, errTransportClosed
 		}
-		if dc.conns == nil {
-			dc.conns = make(map[*dialedConn]struct{})
-		}
 		d := &dialedConn{c, dc}
-		dc.conns[d] = struct{}{}
+		sparse.Set(&dc.conns, d, struct{}{})
 		return d, nil
 	}
 }

@@ -274,25 +274,21 @@ const drainInputTimeout = 100 * time.Millisecond
 // drainInput waits a moment for the end of input: a peer that stopped reading has often ended, and
 // its last output may say why.
 func (c *Conn) drainInput(ctx context.Context) {
-	timer := time.NewTimer(drainInputTimeout)
-	defer timer.Stop()
 	select {
 	case <-c.inputEnd:
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(drainInputTimeout):
 	}
 }
 
 // shutdown ends the connection after the last request was accepted. canceled is the cause for
 // requests that are cut off.
 func (c *Conn) shutdown(drain bool, canceled error) (drainErr *jsonrpc.DrainError) {
-	timer := time.NewTimer(c.opts.DrainTimeout)
-	defer timer.Stop()
 	idle := c.inFlight.whenIdle()
 	if drain {
 		select {
 		case <-idle:
-		case <-timer.C:
+		case <-time.After(c.opts.DrainTimeout):
 			drainErr = &jsonrpc.DrainError{Requests: c.abortRequests(canceled), After: c.opts.DrainTimeout}
 			c.log.Warn("drain timeout", "error", drainErr)
 		case <-c.closing:

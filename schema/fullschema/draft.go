@@ -2,6 +2,7 @@ package fullschema
 
 import (
 	"embed"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -155,14 +156,7 @@ func (d draft) children(object map[string]any, each func(pointer string, v any) 
 	return nil
 }
 
-func sortedNames[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // metaschemas has the metaschemas of the drafts: what they assert, without descriptions. Those of
 // the vocabularies are within the metaschema of their draft.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -97,17 +98,11 @@ func (e *evaluation) merge(other *evaluation) {
 }
 
 func (e *evaluation) named(name string) {
-	if e.names == nil {
-		e.names = map[string]bool{}
-	}
-	e.names[name] = true
+	sparse.Set(&e.names, name, true)
 }
 
 func (e *evaluation) contained(i int) {
-	if e.matched == nil {
-		e.matched = map[int]bool{}
-	}
-	e.matched[i] = true
+	sparse.Set(&e.matched, i, true)
 }
 
 // within evaluates a part of the value.

@@ -1,5 +1,5 @@
-// Package sparse changes maps that are empty most of the time, so that they take no memory then: a
-// session has many of them, and is idle most of the time.
+// Package sparse changes maps that are nil while they are empty. Most of these are empty most of
+// the time: a session has many of them, and is idle most of the time.
 //
 // # Concurrency
 //

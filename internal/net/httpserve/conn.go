@@ -109,11 +109,9 @@ func (l *boundedListener) drain(ctx context.Context) {
 	if d.SetDeadline(time.Now()) != nil { // which wakes Accept up
 		return
 	}
-	limit := time.NewTimer(drainLimit)
-	defer limit.Stop()
 	select {
 	case <-l.drained:
-	case <-limit.C:
+	case <-time.After(drainLimit):
 	case <-ctx.Done():
 	}
 }

@@ -89,10 +89,7 @@ func New(o *Options) (*Bridge, error) {
 func (b *Bridge) Close() error {
 	b.mu.Lock()
 	b.closed, b.draining = true, true
-	clients := make([]*client, 0, len(b.clients))
-	for cl := range b.clients {
-		clients = append(clients, cl)
-	}
+	clients := slices.Collect(maps.Keys(b.clients))
 	b.mu.Unlock()
 	for _, cl := range clients {
 		cl.close()

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -230,10 +232,7 @@ func (cl *client) close() {
 // failAll fails all pending calls.
 func (cl *client) failAll(e *jsonrpc.Error) {
 	cl.mu.Lock()
-	open := make([]*call, 0, len(cl.calls))
-	for c := range cl.calls {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(cl.calls))
 	cl.mu.Unlock()
 	for _, c := range open {
 		c.fail(e)

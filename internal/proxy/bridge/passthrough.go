@@ -798,10 +798,8 @@ func (p *passthrough) retrySubscriptionLocked(c *call, err error) bool {
 
 // resubscribe repeats a subscription after a pause, unless it has ended or was repeated otherwise.
 func (p *passthrough) resubscribe(c *call, pause time.Duration) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(pause):
 	case <-c.ctx.Done():
 		return
 	case <-c.client.ctx.Done():

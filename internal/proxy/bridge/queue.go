@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 )
@@ -86,10 +87,7 @@ func (q *sendQueue) push(it queuedMessage) (room <-chan struct{}, err error) {
 // keepLocked keeps a request that is about to be sent, if it may have to be sent again.
 func (q *sendQueue) keepLocked(it queuedMessage) {
 	if q.keepSent && it.id != nil && (len(it.frame) <= maxRetryBytes || q.largeBytesLocked()+len(it.frame) <= q.limit) {
-		if q.sent == nil {
-			q.sent = map[string]queuedMessage{}
-		}
-		q.sent[it.id.Key()] = it
+		sparse.Set(&q.sent, it.id.Key(), it)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -65,11 +66,8 @@ func (o *ownRequests) chooseAllIDs() {
 func (o *ownRequests) expect(id jsonrpc.ID) <-chan ownAnswer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.pending == nil {
-		o.pending = map[string]chan ownAnswer{}
-	}
 	answer := make(chan ownAnswer, 1)
-	o.pending[id.Key()] = answer
+	sparse.Set(&o.pending, id.Key(), answer)
 	return answer
 }
 
@@ -284,10 +282,7 @@ func (h *headerRetries) refused(ctx context.Context, m *jsonrpc.Message, request
 	}
 	c := &toolCall{request: request}
 	ctx, c.cancel = context.WithCancel(ctx)
-	if h.calls == nil {
-		h.calls = map[string]*toolCall{}
-	}
-	h.calls[key] = c
+	sparse.Set(&h.calls, key, c)
 	return c, ctx
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -611,16 +612,13 @@ func (m *ownerMap[V]) put(name string, v V) (old V, full bool) {
 	if len(name) > maxNameBytes || name == "" {
 		return old, false
 	}
-	if m.byName == nil {
-		m.byName = map[string]V{}
-	}
 	if _, known := m.byName[name]; !known {
 		if full = len(m.names) >= maxOwners; full {
 			old = m.remove(m.names[0])
 		}
 		m.names = append(m.names, name)
 	}
-	m.byName[name] = v
+	sparse.Set(&m.byName, name, v)
 	return old, full
 }
 

@@ -128,8 +128,7 @@ func (s *streamClient) whyEnded() error {
 // drain waits for pending requests, and returns how many are late. The error says why it did not
 // wait until then.
 func (s *streamClient) drain(ctx context.Context) (late int, err error) {
-	timer := time.NewTimer(s.b.opts.DrainTimeout)
-	defer timer.Stop()
+	timeout := time.After(s.b.opts.DrainTimeout)
 	for {
 		open, _ := s.client.pending()
 		if open == 0 {
@@ -137,7 +136,7 @@ func (s *streamClient) drain(ctx context.Context) (late int, err error) {
 		}
 		select {
 		case <-s.answered:
-		case <-timer.C:
+		case <-timeout:
 			return open, nil
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)

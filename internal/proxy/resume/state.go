@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
@@ -71,10 +72,7 @@ func (s *State[Frame, Owner]) Sent(id jsonrpc.ID, owner Owner, m *jsonrpc.Messag
 	uri, _ := m.Param("uri")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending == nil {
-		s.pending = map[string]request[Frame, Owner]{}
-	}
-	s.pending[id.Key()] = request[Frame, Owner]{string(m.Method), jsonwire.Text(uri), owner, frame}
+	sparse.Set(&s.pending, id.Key(), request[Frame, Owner]{string(m.Method), jsonwire.Text(uri), owner, frame})
 }
 
 // Forget removes a pending request, whose response will not be used.

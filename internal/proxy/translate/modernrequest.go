@@ -49,12 +49,7 @@ func newModernRequests(c *core, server *legacyServer) *modernRequests {
 
 // unknownMethod reports if no revision has the method. The server may still know it.
 func unknownMethod(method []byte) bool {
-	for _, r := range mcp.Revisions() {
-		if era.Of(r).HasMethod(method) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(mcp.Revisions(), func(r mcp.Revision) bool { return era.Of(r).HasMethod(method) })
 }
 
 // add adds a request of a client. It returns nil if it has rejected the request.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/jsonrpc"
 )
 
@@ -44,10 +45,7 @@ func (p *Principals) GiveUp(id string, now time.Time) {
 		p.unclear = now.Add(givenUpTime)
 		return
 	}
-	if p.gaveUp == nil {
-		p.gaveUp = map[string]time.Time{}
-	}
-	p.gaveUp[id] = now.Add(givenUpTime)
+	sparse.Set(&p.gaveUp, id, now.Add(givenUpTime))
 }
 
 // Lost records that the session is lost, with all calls.
