@@ -62,8 +62,7 @@ type Exchange struct {
 	// Request is the event with the request. Its Data is nil if the request was too large to keep,
 	// see [PairOptions]. It belongs to the caller.
 	Request *Event
-	// Response is the event with the response, or nil. It is valid until the next
-	// exchange.
+	// Response is the event with the response, or nil. It is valid until the next exchange.
 	Response *Event
 	// Index is the position of the response in a batch.
 	Index int
@@ -178,7 +177,6 @@ func (e *Event) place() traffic.Place {
 	return traffic.Place{Capture: e.Capture, Session: e.Session, Exchange: e.Exchange, N: e.N, Dir: string(e.Dir), T: e.T}
 }
 
-// keep keeps the event of a request.
 func (p *pairing) keep(e *Event) *keptRequest {
 	kept := *e
 	k := &keptRequest{event: &kept}

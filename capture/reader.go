@@ -387,7 +387,6 @@ func looksLikeLine(line []byte) bool {
 	return len(line) == 0 || line[0] == '{'
 }
 
-// releaseLine releases the line.
 func (r *Reader) releaseLine() {
 	r.data, r.skipped = r.data[:0], 0
 	r.dropChunks()

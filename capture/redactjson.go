@@ -160,7 +160,6 @@ func (w *walker) array(m mode) error {
 	return err
 }
 
-// classify classifies a string as a name.
 func (w *walker) classify(it stringItem) *secretName {
 	if len(it.raw) > 64 {
 		return nil

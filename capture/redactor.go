@@ -166,7 +166,6 @@ func (e *edits) apply(text []byte, put func([]byte)) {
 	put(text[at:])
 }
 
-// append appends the edited text.
 func (e *edits) append(dst, text []byte) []byte {
 	e.apply(text, func(piece []byte) { dst = append(dst, piece...) })
 	return dst

@@ -615,7 +615,6 @@ func (w *Writer) flushDst() error {
 	return w.firstErr()
 }
 
-// writeTail writes the tail.
 func (w *Writer) writeTail() {
 	l := &w.loop
 	if l.writeFailed {

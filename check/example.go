@@ -248,7 +248,6 @@ func (tr *transcript) addMessage(sign string, options map[string]string, rest st
 	return nil
 }
 
-// applyOptions applies options to an event.
 func applyOptions(e *capture.Event, options map[string]string) (err error) {
 	if _, ok := options["event"]; ok && e.SSE == nil {
 		e.SSE = &capture.SSE{}

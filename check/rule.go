@@ -254,7 +254,6 @@ var ruleTables = sync.OnceValue(func() [][]rule {
 	}
 })
 
-// observers returns all observers.
 func observers() []observer {
 	return slices.Concat(observeLevel, observeCursors, observeElicited, observeContent, observeVersions, observeDiscovery, observersHTTP, observersInput, observersSubscription, observersCache, observersTasks, observePairing)
 }

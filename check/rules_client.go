@@ -247,7 +247,6 @@ func flatForm(v *view, place string, params []byte) {
 	}
 }
 
-// formProblems returns the problems of content with the schema of a form.
 func formProblems(form, content []byte) []schema.Problem {
 	if !isObject(form) || !isObject(content) || len(form) > maxToolText {
 		return nil

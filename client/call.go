@@ -37,8 +37,7 @@ import (
 // Connections are made apart from calls, by the connector. Dial calls its establish, which opens a
 // connection and runs the steps of a negotiation (useProfile, discover, handshake). When a
 // connection ends, supervise calls reconnect, which repeats establish with backoff, and use wakes
-// the waiting calls.
-// The flow of an incoming message is described in input.go.
+// the waiting calls. The flow of an incoming message is described in input.go.
 
 // Call sends a request of any method and decodes its result. params is nil, a [json.RawMessage], an
 // [mcp.Value], or a value that encoding/json marshals to an object. result is nil, a
@@ -142,7 +141,6 @@ func encodeValue(v any) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// decodeCallResult decodes the result of Call.
 func decodeCallResult(method string, text []byte, result any) error {
 	var err error
 	switch v := result.(type) {

@@ -28,19 +28,17 @@
 //
 // # Eras
 //
-// Dial first probes whether the server is modern. Whatever no modern server
-// answers leads to the legacy handshake: any other result or error, the end of
-// the process, silence, and, after some retries, an overload or a failed
-// request. If the server exits at the probe, or does not respond after it, the
-// handshake gets a fresh process. A known [Options.Profile] skips the probe.
+// Dial first probes whether the server is modern. Whatever no modern server answers leads to the
+// legacy handshake: any other result or error, the end of the process, silence, and, after some
+// retries, an overload or a failed request. If the server exits at the probe, or does not respond
+// after it, the handshake gets a fresh process. A known [Options.Profile] skips the probe.
 //
 // # Lost connections
 //
-// The Client replaces a lost connection, and calls wait for the new one. Calls
-// in flight fail with [jsonrpc.ErrClosed] unless they are safe to repeat:
-// lists, reads, and calls that [WithRetry] or the tool's annotations declare
-// safe (see [RetryPolicy.IgnoreHints]). The Client ends when it cannot connect
-// again: see [Client.Done] and [ReconnectPolicy].
+// The Client replaces a lost connection, and calls wait for the new one. Calls in flight fail with
+// [jsonrpc.ErrClosed] unless they are safe to repeat: lists, reads, and calls that [WithRetry] or
+// the tool's annotations declare safe (see [RetryPolicy.IgnoreHints]). The Client ends when it
+// cannot connect again: see [Client.Done] and [ReconnectPolicy].
 //
 // Over HTTP, a single call can fail with a *[jsonrpc.CallError] while the
 // connection goes on. The Client retries a call that the server certainly did
@@ -54,10 +52,9 @@
 //
 // # Untrusted servers
 //
-// Limits apply to the time, memory and retries that a server can cost, and the
-// Client checks messages before it uses them. It cannot check texts: names,
-// descriptions, error messages and tool annotations are the server's claims. A
-// server can hold a call for as long as it reports progress;
+// Limits apply to the time, memory and retries that a server can cost, and the Client checks
+// messages before it uses them. It cannot check texts: names, descriptions, error messages and tool
+// annotations are the server's claims. A server can hold a call for as long as it reports progress;
 // [Timeouts.MaxCall] limits that.
 //
 // # Concurrency

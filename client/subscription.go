@@ -55,8 +55,7 @@ type Subscription struct {
 // clients get.
 //
 // The error is the server's if it supports no subscriptions, or if the filter names tasks without
-// [Options.Tasks]. It is a *[TimeoutError] if the server does not answer within
-// [Timeouts.Call].
+// [Options.Tasks]. It is a *[TimeoutError] if the server does not answer within [Timeouts.Call].
 func (c *Client) Listen(ctx context.Context, filter mcp.SubscriptionFilter) (*Subscription, error) {
 	s := c.subs.open(ctx, cloneFilter(filter))
 	if s == nil {

@@ -478,8 +478,7 @@ func (t *Task) answerInputRequests(ctx context.Context, requests []byte) error {
 	return nil
 }
 
-// subscribe subscribes to changes of a task. It returns nil if the server does not support
-// that.
+// subscribe subscribes to changes of a task. It returns nil if the server does not support that.
 func (tt *taskTracker) subscribe(ctx context.Context, id string) *Subscription {
 	if tt.noUpdates.Load() {
 		return nil

@@ -209,8 +209,7 @@ func (c *Client) setToolParams(r *request, name string, args any, info *toolInfo
 	return nil
 }
 
-// isRepeatable reports whether it is safe to call a tool twice. info is nil if the tool is
-// unknown.
+// isRepeatable reports whether it is safe to call a tool twice. info is nil if the tool is unknown.
 func (tc *toolCatalog) isRepeatable(info *toolInfo) bool {
 	return info != nil && info.repeatable && !tc.c.opts.Retry.IgnoreHints
 }
@@ -529,7 +528,6 @@ var errNoStructured = errors.New("it has an output schema, but the result has no
 // hundred times as much.
 const maxSchemaBytes = 512 << 10
 
-// compileServerSchema compiles a schema from the server.
 func compileServerSchema(text []byte, engine schema.Engine) (*schema.Validator, error) {
 	if len(text) > maxSchemaBytes {
 		return nil, fmt.Errorf("it has %d bytes; the limit for schemas is %d", len(text), maxSchemaBytes)

@@ -375,10 +375,9 @@ func (r *records) wrap(operation string, err error) error {
 const retryDelay = 20 * time.Millisecond
 
 // update changes a record by compare-and-set. It retries until no other write interferes, within
-// [CallTimeout].
-// change gets the value, or nil if the record does not exist, and returns the new one. It may be
-// called more than once. A write that fails, or conflicts, may have been carried out: update finds
-// out by its value.
+// [CallTimeout]. change gets the value, or nil if the record does not exist, and returns the new
+// one. It may be called more than once. A write that fails, or conflicts, may have been carried
+// out: update finds out by its value.
 func (r *records) update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) (value []byte, rev uint64, err error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()

@@ -93,7 +93,6 @@ func (s *taskStore) taskKey(owner, id string) string {
 	return s.n.tenant + "." + owner + "." + digest("task", id)
 }
 
-// find returns the key of a task.
 func (s *taskStore) find(ctx context.Context, id string) (key string, err error) {
 	s.mu.Lock()
 	owner, ok := s.known[id]
@@ -116,7 +115,6 @@ func (s *taskStore) find(ctx context.Context, id string) (key string, err error)
 	return s.taskKey(string(text), id), nil
 }
 
-// remember notes the owner of a task.
 func (s *taskStore) remember(id, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +203,6 @@ func (s *taskStore) Task(ctx context.Context, id string) (*server.Task, error) {
 	return s.read(ctx, key)
 }
 
-// read returns the task with that key.
 func (s *taskStore) read(ctx context.Context, key string) (*server.Task, error) {
 	rec, err := s.tasks.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {

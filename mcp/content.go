@@ -398,7 +398,6 @@ func writtenAsArray(extra []byte) bool {
 	return false
 }
 
-// blocksText returns the blocks as one text.
 func blocksText(blocks []ContentBlock, r Revision) string {
 	var parts []string
 	for _, c := range blocks {

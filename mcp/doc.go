@@ -13,14 +13,13 @@
 //	func (v T) MarshalJSON() ([]byte, error) // all that is set
 //	func (v *T) UnmarshalJSON(data []byte) error
 //
-// A decoded value is written as the same JSON value again, except for numbers that a
-// float64 cannot hold exactly, and for members of a task's error that JSON-RPC does not
-// know. A nil pointer, slice, map or [encoding/json.RawMessage] is absent, an empty one is
-// not. An optional string or boolean is absent if it is empty or false. Members that no
-// field can express are kept in Extra and written from there: unknown members, null where
-// it means absence, and explicit "" or false. A field that is set takes precedence over a
-// member of Extra. A required array is written even if it is nil, and must be present when
-// it is read, except for the content of a [CallToolResult].
+// A decoded value is written as the same JSON value again, except for numbers that a float64 cannot
+// hold exactly, and for members of a task's error that JSON-RPC does not know. A nil pointer,
+// slice, map or [encoding/json.RawMessage] is absent, an empty one is not. An optional string or
+// boolean is absent if it is empty or false. Members that no field can express are kept in Extra
+// and written from there: unknown members, null where it means absence, and explicit "" or false. A
+// field that is set takes precedence over a member of Extra. A required array is written even if it
+// is nil, and must be present when it is read, except for the content of a [CallToolResult].
 //
 // Text is written on one line. It is valid JSON if the raw fields are: U+FFFD replaces
 // invalid UTF-8 in strings, and an infinite number or NaN becomes null.

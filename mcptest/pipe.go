@@ -117,7 +117,6 @@ func (q *queue) read() ([]byte, error) {
 	return frame, nil
 }
 
-// closeWrite closes the queue for writing.
 func (q *queue) closeWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -43,8 +43,7 @@ type discoverer struct {
 
 // discover follows the order of the specification: the URL in the header, the well-known URI with
 // the server's path, the one at the root, and otherwise the rules from before such metadata
-// existed.
-// See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// existed. See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 // (section "Authorization Server Location").
 func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery, error) {
 	doc, err := d.resource(ctx, metadata)

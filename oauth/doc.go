@@ -18,18 +18,16 @@
 // A login takes minutes, and it happens while package client connects: give Probe and Handshake of
 // its Timeouts as much time as the prompter has.
 //
-// A [Store] keeps tokens and registrations: in memory, or with [NewFileStore] in a file
-// that several processes may share. [DPoPMode] says whether tokens are bound to a key of
-// the client.
+// A [Store] keeps tokens and registrations: in memory, or with [NewFileStore] in a file that
+// several processes may share. [DPoPMode] says whether tokens are bound to a key of the client.
 //
 // A client's own requests go to addresses that others choose, so they reach only public
 // addresses and those that [ClientOptions] allows.
 //
 // # Concurrency
 //
-// Many goroutines may use every type at once, unless noted. Options are read once, when
-// they are passed. A client starts no goroutines, except while a [LoopbackPrompter] waits
-// for the browser.
+// Many goroutines may use every type at once, unless noted. Options are read once, when they are
+// passed. A client starts no goroutines, except while a [LoopbackPrompter] waits for the browser.
 //
 // # Errors
 //

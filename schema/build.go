@@ -507,10 +507,9 @@ func defName(name string) string {
 	}, name)
 }
 
-// structField is a field that becomes a member, found by the rules of
-// encoding/json: fields of embedded structs count as the outer struct's own,
-// the shallowest field of a name wins, then the one with a tag, and if several
-// are left none of them is used.
+// structField is a field that becomes a member, found by the rules of encoding/json: fields of
+// embedded structs count as the outer struct's own, the shallowest field of a name wins, then the
+// one with a tag, and if several are left none of them is used.
 type structField struct {
 	reflect.StructField
 	name      string // of the member
@@ -571,7 +570,6 @@ func structFields(t reflect.Type) ([]structField, error) {
 	return dominant(all), nil
 }
 
-// fields returns the fields of one struct, and the structs embedded in it.
 func (e embedded) fields() (own []structField, inner []embedded, err error) {
 	for i := range e.typ.NumField() {
 		sf := e.typ.Field(i)

@@ -145,8 +145,7 @@ func (n *node) checkBound(d decimal, text string) error {
 	return nil
 }
 
-// dropImplied removes a keyword that came from the type, because one from a tag
-// says more.
+// dropImplied removes a keyword that came from the type, because one from a tag says more.
 func (n *node) dropImplied(name string) {
 	var kept []keyword
 	for _, k := range n.keywords {

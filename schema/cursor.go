@@ -19,8 +19,7 @@ type cursor struct {
 	i int
 }
 
-// space moves to the next byte that is not white space and returns it, or 0 at
-// the end.
+// space moves to the next byte that is not white space and returns it, or 0 at the end.
 func (c *cursor) space() byte {
 	if c.i < len(c.b) {
 		if ch := c.b[c.i]; ch > ' ' {
@@ -94,8 +93,7 @@ func (c *cursor) number() []byte {
 	return c.b[start:min(c.i, len(c.b))]
 }
 
-// skip passes the value at the cursor. It moves by at least one byte unless at
-// the end.
+// skip passes the value at the cursor. It moves by at least one byte unless at the end.
 func (c *cursor) skip() {
 	i := c.i
 	c.i = jsonwire.SkipValue(c.b, i)
@@ -104,8 +102,7 @@ func (c *cursor) skip() {
 	}
 }
 
-// value passes the value at the cursor and returns its text without white
-// space around it.
+// value passes the value at the cursor and returns its text without white space around it.
 func (c *cursor) value() []byte {
 	c.space()
 	start := c.i
@@ -165,13 +162,11 @@ func (c *cursor) first() byte {
 // maxToken is how much of one member name goes into a Problem's pointer.
 const maxToken = 128
 
-// pointerAt returns the JSON pointer of the value that starts at text[at], or
-// of the object if a member name stands there. Offsets are all a check keeps
-// while it runs; walking the text once more for each of the few problems of a
-// failed check costs nothing when there is none.
+// pointerAt returns the JSON pointer of the value that starts at text[at], or of the object if a
+// member name stands there. Offsets are all a check keeps while it runs; walking the text once more
+// for each of the few problems of a failed check costs nothing when there is none.
 //
-// text may end anywhere from at on, so that it works on output that could not
-// be finished.
+// text may end anywhere from at on, so that it works on output that could not be finished.
 func pointerAt(text []byte, at int) string {
 	type frame struct {
 		name  []byte // the current member's, nil outside a value
@@ -224,8 +219,7 @@ func pointerAt(text []byte, at int) string {
 	return b.String()
 }
 
-// pointerToken decodes and escapes a member name for a JSON pointer, cut if it
-// is too long.
+// pointerToken decodes and escapes a member name for a JSON pointer, cut if it is too long.
 func pointerToken(raw []byte) string {
 	cut := clipRaw(raw, maxToken)
 	tok := jsonwire.UnquoteString(cut)

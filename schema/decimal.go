@@ -22,9 +22,8 @@ type decimal struct {
 // maxDivisorDigits bounds the digits of a multipleOf.
 const maxDivisorDigits = 1000
 
-// maxExp bounds exponents. It is far beyond what a text in memory can shift
-// back by its own digits, so saturated numbers still compare correctly against
-// every other one.
+// maxExp bounds exponents. It is far beyond what a text in memory can shift back by its own digits,
+// so saturated numbers still compare correctly against every other one.
 const maxExp = 1 << 50
 
 // parseDecimal reads a valid JSON number.
@@ -137,8 +136,7 @@ func (d decimal) sign() int {
 	return 1
 }
 
-// uint64 returns the magnitude of an integer, or false if it is no integer or
-// too large.
+// uint64 returns the magnitude of an integer, or false if it is no integer or too large.
 func (d decimal) uint64() (uint64, bool) {
 	if d.exp > 20 || !d.isInteger() {
 		return 0, false
@@ -197,8 +195,7 @@ func (d *divisor) divides(x decimal) bool {
 	if n == 0 {
 		return true
 	}
-	// x is a·10^k times the unit of v, with a not a multiple of 10. If k < 0, a
-	// would have to be.
+	// x is a·10^k times the unit of v, with a not a multiple of 10. If k < 0, a would have to be.
 	k := x.exp - n - d.exp
 	if k < 0 {
 		return false

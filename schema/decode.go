@@ -39,8 +39,7 @@ func (d *decoder) fail(at int, msg string) {
 	}
 }
 
-// mismatch notes that the value at the cursor is not what was wanted, and passes
-// it.
+// mismatch notes that the value at the cursor is not what was wanted, and passes it.
 func (d *decoder) mismatch(want string) {
 	d.fail(d.i, expected(want, d.b, d.i))
 	d.skip()

@@ -10,37 +10,33 @@
 //	var args Args
 //	err = t.Decode(text, &args)
 //
-// [Of] compiles a type to a plan for decoding and encoding; its schema is
-// [Typed.JSON]. Decoding accepts what that schema accepts, with these exceptions,
-// which JSON Schema cannot express well: numbers must fit the Go type, dates and
-// base64 must be well-formed, a type's own method may reject a value, and no member
-// name may occur twice. [Compile] compiles a hand-written schema to a validator
-// that reads the bytes.
+// [Of] compiles a type to a plan for decoding and encoding; its schema is [Typed.JSON]. Decoding
+// accepts what that schema accepts, with these exceptions, which JSON Schema cannot express well:
+// numbers must fit the Go type, dates and base64 must be well-formed, a type's own method may
+// reject a value, and no member name may occur twice. [Compile] compiles a hand-written schema to a
+// validator that reads the bytes.
 //
 // # Types
 //
-// Structs are objects. Members are named and promoted as in encoding/json, but
-// names match exactly. Members without a field are rejected unless
-// [Options.AllowUnknown] is set. A field is required unless it has omitempty,
-// omitzero or a default, is a pointer or promoted through an embedded pointer; the
-// tag keywords required and optional override that. Only a pointer, an any and a
-// type that decodes itself may be null.
+// Structs are objects. Members are named and promoted as in encoding/json, but names match exactly.
+// Members without a field are rejected unless [Options.AllowUnknown] is set. A field is required
+// unless it has omitempty, omitzero or a default, is a pointer or promoted through an embedded
+// pointer; the tag keywords required and optional override that. Only a pointer, an any and a type
+// that decodes itself may be null.
 //
-// Maps are also objects; keys are strings, integers or have MarshalText and
-// UnmarshalText. Slices are arrays, Go arrays are arrays of their length, []byte is
-// a base64 string. time.Time is a string with an RFC 3339 date-time. json.Number and
-// big.Int take any number and any integer, exactly. A json.RawMessage and an any
-// take any value; see [Options.UseNumber] for numbers in an any. Types with
-// UnmarshalJSON take any value and types with UnmarshalText any string. Recursive
+// Maps are also objects; keys are strings, integers or have MarshalText and UnmarshalText. Slices
+// are arrays, Go arrays are arrays of their length, []byte is a base64 string. time.Time is a
+// string with an RFC 3339 date-time. json.Number and big.Int take any number and any integer,
+// exactly. A json.RawMessage and an any take any value; see [Options.UseNumber] for numbers in an
+// any. Types with UnmarshalJSON take any value and types with UnmarshalText any string. Recursive
 // types, and large ones that occur more than once, are put under $defs.
 //
 // A number is an integer by its value, as in JSON Schema: 1.0 and 1e2 are integers,
 // 1.5 is not. No number is rounded or wrapped to fit.
 //
-// A type can give its own schema, see [Schemer], or list its values, see
-// [Enumerator]. [Either] is one of two types. Methods with a pointer receiver
-// count everywhere; encoding/json ignores them for values in maps and interfaces.
-// The option string of json tags is not supported.
+// A type can give its own schema, see [Schemer], or list its values, see [Enumerator]. [Either] is
+// one of two types. Methods with a pointer receiver count everywhere; encoding/json ignores them
+// for values in maps and interfaces. The option string of json tags is not supported.
 //
 // # Tags
 //
@@ -56,12 +52,11 @@
 //	x-mcp-header=Region                                                       arguments of tools
 //
 // Put a value with a comma, or one of an enum or of examples with a bar, into single quotes, and
-// double a single quote in it: pattern='^a{1,3}$'. items. and values. apply a
-// keyword to the elements. A default and an example are JSON, or plain text for
-// strings. x-mcp-header names the header that repeats the argument over HTTP. Of returns
-// an error for a keyword that is unknown or does not apply to the type, and for an
-// invalid value. Patterns are those of package regexp, and may have \uXXXX. format
-// is not checked.
+// double a single quote in it: pattern='^a{1,3}$'. items. and values. apply a keyword to the
+// elements. A default and an example are JSON, or plain text for strings. x-mcp-header names the
+// header that repeats the argument over HTTP. Of returns an error for a keyword that is unknown or
+// does not apply to the type, and for an invalid value. Patterns are those of package regexp, and
+// may have \uXXXX. format is not checked.
 //
 // A default is in the schema, and is the value of a member that is absent from its
 // object. Lengths count code points.

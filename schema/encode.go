@@ -42,8 +42,7 @@ func (e *encoder) toError() error {
 	return err
 }
 
-// fail notes a problem with the value that was or will be written at an offset
-// of dst.
+// fail notes a problem with the value that was or will be written at an offset of dst.
 func (e *encoder) fail(at int, msg string) {
 	if len(e.found) < maxProblems {
 		e.found = append(e.found, finding{at - e.start, msg})
@@ -335,8 +334,7 @@ func (e *encoder) array(n *node, a address) {
 	}
 }
 
-// mapping appends a map, sorted by name so that the same map is always the same
-// text.
+// mapping appends a map, sorted by name so that the same map is always the same text.
 func (e *encoder) mapping(n *node, a address) {
 	if !e.enter() {
 		return

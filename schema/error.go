@@ -170,8 +170,7 @@ func expected(want string, text []byte, at int) string {
 	return "expected " + want + ", got " + gotAt(text, at)
 }
 
-// unknownProperty names the allowed ones, since the one sent is most often a
-// misspelling.
+// unknownProperty names the allowed ones, since the one sent is most often a misspelling.
 func unknownProperty(raw []byte, allowed []string) string {
 	if len(allowed) == 0 {
 		return "unknown property " + quoteRaw(raw) + "; no properties are allowed here"

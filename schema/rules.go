@@ -236,8 +236,7 @@ func rawLen(raw []byte, escaped bool) int {
 	return n
 }
 
-// sizeRule bounds the number of items or properties. max is -1 if there is
-// none.
+// sizeRule bounds the number of items or properties. max is -1 if there is none.
 type sizeRule struct{ min, max int }
 
 func (r *sizeRule) check(n int, what string, brief bool) string {

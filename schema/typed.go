@@ -57,8 +57,7 @@ func Of[T any](opts *Options) (*Typed[T], error) {
 	return &Typed[T]{plan: p}, nil
 }
 
-// JSON returns the JSON Schema (2020-12) of T in one line. The caller must not
-// change it.
+// JSON returns the JSON Schema (2020-12) of T in one line. The caller must not change it.
 func (t *Typed[T]) JSON() []byte { return t.plan.json }
 
 // IsObject reports whether every value is a JSON object, as the arguments of a tool must be.

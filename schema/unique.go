@@ -107,10 +107,9 @@ func (c *cursor) duplicates(limit int) (found []finding) {
 	}
 }
 
-// equalItems finds two equal elements of the array text and returns their
-// indexes. It costs about as much as reading the text a few times, whatever the
-// number of elements. If spend is not nil, it is called with the number of
-// bytes read, and ends the search by returning false.
+// equalItems finds two equal elements of the array text and returns their indexes. It costs about
+// as much as reading the text a few times, whatever the number of elements. If spend is not nil, it
+// is called with the number of bytes read, and ends the search by returning false.
 func equalItems(text []byte, spend func(bytes int) bool) (i, j int, ok bool) {
 	seen := map[string]int{}
 	var buf []byte
@@ -136,10 +135,9 @@ func itemsEqual(i, j int) string {
 	return fmt.Sprintf("expected unique items, but items %d and %d are equal", i, j)
 }
 
-// appendCanonical appends a text that is the same for two JSON values exactly
-// if JSON Schema calls them equal: numbers by value, strings by what they
-// decode to, objects without regard to the order of members. Lone surrogates
-// all count as U+FFFD.
+// appendCanonical appends a text that is the same for two JSON values exactly if JSON Schema calls
+// them equal: numbers by value, strings by what they decode to, objects without regard to the order
+// of members. Lone surrogates all count as U+FFFD.
 func appendCanonical(dst, text []byte) []byte {
 	c := cursor{b: text}
 	return c.appendCanonical(dst, canonicalDepth)

@@ -167,11 +167,10 @@ func (v *Validator) findings(text []byte, at int) (found []finding, limit bool) 
 // endUnknown stands for the end of a value that was not read to its end.
 const endUnknown = -1
 
-// validation is one validation. Its methods check the value that starts at an offset
-// against a schema and report whether it is valid. Problems are noted only while
-// quiet is 0: within anyOf and the like a failure decides something else. dead
-// ends everything, because there are problems enough or a limit was hit; what
-// methods report then counts for nothing.
+// validation is one validation. Its methods check the value that starts at an offset against a
+// schema and report whether it is valid. Problems are noted only while quiet is 0: within anyOf and
+// the like a failure decides something else. dead ends everything, because there are problems
+// enough or a limit was hit; what methods report then counts for nothing.
 type validation struct {
 	b        []byte
 	steps    int

@@ -515,7 +515,6 @@ type kindEvents struct {
 	overtaking map[uint64]struct{}
 }
 
-// add notes an event.
 func (re *receivedEvents) add(e event) {
 	if e.Seq == 0 {
 		return

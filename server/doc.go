@@ -23,28 +23,25 @@
 //		server.AddResource(srv, mcp.Resource{URI: "docs://help", Name: "help"}, help),
 //	)
 //
-// One server speaks all revisions of the protocol. It serves legacy clients, which
-// start with the initialize handshake, and modern clients, whose requests carry
-// their own metadata, even on the same connection. Handlers do not see the
-// difference.
+// One server speaks all revisions of the protocol. It serves legacy clients, which start with the
+// initialize handshake, and modern clients, whose requests carry their own metadata, even on the
+// same connection. Handlers do not see the difference.
 //
 // # Asking the client
 //
-// The handler of a tool, a resource or a prompt can ask the client for input.
-// [Call.Elicit] and [Elicit] ask the user, [Call.Sample] asks the model,
-// [Call.Roots] asks for the client's folders, and [Call.InputRequests] asks for
-// several things at once. The same code serves all revisions, but it runs
-// differently, so read this:
+// The handler of a tool, a resource or a prompt can ask the client for input. [Call.Elicit] and
+// [Elicit] ask the user, [Call.Sample] asks the model, [Call.Roots] asks for the client's folders,
+// and [Call.InputRequests] asks for several things at once. The same code serves all revisions, but
+// it runs differently, so read this:
 //
 // In legacy revisions an input request is a request to the client, and the handler
 // waits for the response.
 //
-// In modern revisions NOTHING WAITS. The method returns [ErrInputRequired] and the
-// handler returns. The client gets the input requests as the result of its request.
-// It sends the request again with the responses, possibly to another process. Then
-// the handler RUNS AGAIN FROM ITS BEGINNING, and this time the method returns the
-// response. A handler with three input requests, one after the other, runs four
-// times. Therefore:
+// In modern revisions NOTHING WAITS. The method returns [ErrInputRequired] and the handler returns.
+// The client gets the input requests as the result of its request. It sends the request again with
+// the responses, possibly to another process. Then the handler RUNS AGAIN FROM ITS BEGINNING, and
+// this time the method returns the response. A handler with three input requests, one after the
+// other, runs four times. Therefore:
 //
 //   - Return the error that the method returned. If a handler doesn't, the client is
 //     asked anyway and the handler's result is dropped.
@@ -57,11 +54,10 @@
 //   - Ask for everything at once if you can. If the handler needs several features of
 //     the client, call [Call.Require] first.
 //
-// The request state travels with the client. It holds the responses and the results
-// of Once. It is encrypted and authenticated, and valid only for the same principal,
-// method, name and arguments, for [InputOptions.StateTTL]. The server rejects an invalid
-// state as invalid params before the handler runs. Processes that continue each
-// other's calls must share [Options.StateKeys].
+// The request state travels with the client. It holds the responses and the results of Once. It is
+// encrypted and authenticated, and valid only for the same principal, method, name and arguments,
+// for [InputOptions.StateTTL]. The server rejects an invalid state as invalid params before the
+// handler runs. Processes that continue each other's calls must share [Options.StateKeys].
 //
 // # Around handlers
 //
@@ -72,20 +68,18 @@
 //
 // # Several processes
 //
-// Servers behind a load balancer share what their clients come back for:
-// [Options.StateKeys], the [TaskStore] of [Options.Tasks], and the sessions and
-// events of the transport. With [Options.Bus] each server also notifies its own
-// clients of what happens at the others: a changed list, an updated resource, the
-// progress of a task. A [Bus] is a few lines around a message broker's client;
-// [NewMemoryBus] returns one for servers in one process.
+// Servers behind a load balancer share what their clients come back for: [Options.StateKeys], the
+// [TaskStore] of [Options.Tasks], and the sessions and events of the transport. With [Options.Bus]
+// each server also notifies its own clients of what happens at the others: a changed list, an
+// updated resource, the progress of a task. A [Bus] is a few lines around a message broker's
+// client; [NewMemoryBus] returns one for servers in one process.
 //
 // # Concurrency
 //
-// A Server's methods may be called by multiple goroutines, also while it serves.
-// Handlers run concurrently on goroutines of the server; [Limits.MaxInFlight] limits
-// their number. A handler that usually returns within microseconds may run on the
-// goroutine that reads the connection. If it blocks there, reading moves to another
-// goroutine within milliseconds.
+// A Server's methods may be called by multiple goroutines, also while it serves. Handlers run
+// concurrently on goroutines of the server; [Limits.MaxInFlight] limits their number. A handler
+// that usually returns within microseconds may run on the goroutine that reads the connection. If
+// it blocks there, reading moves to another goroutine within milliseconds.
 //
 // # Cancellation
 //

@@ -369,7 +369,6 @@ func (lr *listRequest) openCursor(cursor string) (p position, ok bool) {
 // cursorBinding returns what a cursor is bound to: the kind of the list and the server's name.
 func (lr *listRequest) cursorBinding() []byte { return append([]byte{byte(lr.kind)}, lr.srv.name...) }
 
-// itemsAfter returns the items after the position.
 func itemsAfter[T item](l *listRequest, items []T, p position) []T {
 	if p.server != l.srv.instance {
 		if i := slices.IndexFunc(items, func(it T) bool { return p.matches(it.base().key) }); i >= 0 {

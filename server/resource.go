@@ -159,9 +159,8 @@ func (rs *resourceSet) has(v *View, uri string) bool {
 	return ok && v.shows(kind, key)
 }
 
-// hides reports whether the URI belongs to an item that the view hides. It returns false
-// for unregistered URIs. If the view panics, which may be on a notifier's goroutine, it returns
-// true.
+// hides reports whether the URI belongs to an item that the view hides. It returns false for
+// unregistered URIs. If the view panics, which may be on a notifier's goroutine, it returns true.
 func (rs *resourceSet) hides(v *View, uri string) (hidden bool) {
 	if v == nil {
 		return false

@@ -22,7 +22,6 @@ type resultWriter struct {
 	target *target
 }
 
-// results returns the resultWriter of the call.
 func (c *Call) results() resultWriter {
 	return resultWriter{c.session.srv.results, c.ex.Features, &c.target}
 }

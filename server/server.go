@@ -164,9 +164,8 @@ type InputOptions struct {
 	// Once. Zero means 256 KiB.
 	MaxStateBytes int
 
-	// SingleUseState rejects a request state that was used before. It also rejects
-	// callers that use more than 4096 states in StateTTL. A client whose connection broke must
-	// start over.
+	// SingleUseState rejects a request state that was used before. It also rejects callers that use
+	// more than 4096 states in StateTTL. A client whose connection broke must start over.
 	SingleUseState bool
 
 	// UsedStates remembers which states were used, for all servers that have the same StateKeys.

@@ -201,7 +201,6 @@ func (s *session) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	return s.answerLogged(r, dst)
 }
 
-// answerLogged answers a request and logs it.
 func (s *session) answerLogged(r *rpc.Request, dst []byte) ([]byte, error) {
 	began := time.Now()
 	dst, err := s.answer(r, dst)
@@ -336,7 +335,6 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	return dst, jsonrpc.MethodNotFound(string(r.Method))
 }
 
-// prepareNotification returns the cost estimate of a notification.
 func (s *session) prepareNotification(r *rpc.Request) *rpc.CostEstimate {
 	if !s.handshake.prepareNotification(r) {
 		s.log.Warn("unexpected notifications/initialized")

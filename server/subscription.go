@@ -100,7 +100,6 @@ func (ss *subscriptions) start(sub *subscription) (err error) {
 	return err
 }
 
-// end ends the subscription.
 func (ss *subscriptions) end(sub *subscription) {
 	ss.mu.Lock()
 	delete(ss.active, sub)
@@ -259,7 +258,6 @@ func (ss *subscriptions) unsubscribe(c *Call, r *rpc.Request, dst []byte) ([]byt
 	return c.results().empty(dst, nil), nil
 }
 
-// notifyListChanged notifies the subscriptions to a list.
 func (ss *subscriptions) notifyListChanged(c listChange, notification string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -323,7 +321,6 @@ func (sc *subscriptionCounts) add(names []string, limit int) bool {
 	return true
 }
 
-// remove removes subscriptions.
 func (sc *subscriptionCounts) remove(names []string) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

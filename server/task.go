@@ -309,7 +309,6 @@ func (m *memoryTaskStore) scheduleExpiry(at time.Time) {
 	}
 }
 
-// removeExpired removes expired tasks.
 func (m *memoryTaskStore) removeExpired() {
 	now := time.Now()
 	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {

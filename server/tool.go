@@ -33,7 +33,6 @@ type tool struct {
 // A handlerError is an error that a user's function returned.
 type handlerError struct{ error }
 
-// Unwrap returns the error.
 func (e handlerError) Unwrap() error { return e.error }
 
 func (t *tool) appendDefinition(dst []byte, f *era.Features) []byte {

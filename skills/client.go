@@ -143,7 +143,6 @@ func (s *Skill) Read(ctx context.Context, c *client.Client, name string) ([]byte
 	return data, nil
 }
 
-// bytesOf returns the bytes of the resource in a result.
 func bytesOf(result *mcp.ReadResourceResult, uri string) ([]byte, error) {
 	for _, part := range result.Contents {
 		if part.URI == uri {

@@ -41,8 +41,7 @@ type guard struct {
 	reporting bool
 	reportWG  sync.WaitGroup
 
-	// The fields below belong to the reporter.
-	// burst counts the warnings since burstStart.
+	// The fields below belong to the reporter. burst counts the warnings since burstStart.
 	burst      int
 	burstStart time.Time
 	// suppressed counts the bytes that no warning showed.

@@ -471,7 +471,6 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 	return nil
 }
 
-// forTool returns the headers of a tool.
 func (t *toolHeaders) forTool(tool string) []toolHeader {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -247,7 +247,6 @@ func requesterOf(r *http.Request) requester {
 	return requester{versions: r.Header[headerVersion], principal: auth.PrincipalOf(r.Context())}
 }
 
-// servePost serves a POST.
 func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
 	pr := h.newPostRequest(w, r)
 	defer pr.release()

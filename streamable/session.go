@@ -487,7 +487,6 @@ func (t *sessionTable) sweep() {
 	}
 }
 
-// endAll ends the sessions.
 func (t *sessionTable) endAll() {
 	for _, s := range t.removeIf(func(*session) bool { return true }) {
 		s.close(t.isLocal())

@@ -657,7 +657,6 @@ func (st *stream) closeEarly(retry time.Duration) error {
 	return nil
 }
 
-// writeEvent writes an event.
 func (rs *response) writeEvent(e sse.Event) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

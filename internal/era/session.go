@@ -305,7 +305,6 @@ func (s *Session) negotiate(r *rpc.Request, once bool) (*Features, error) {
 	}
 }
 
-// parseInitialize parses an initialize request.
 func (s *Session) parseInitialize(r *rpc.Request) (*State, error) {
 	text, _ := r.Param("protocolVersion")
 	version, ok := stringValue(text)

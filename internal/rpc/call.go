@@ -57,7 +57,6 @@ func (c *Conn) SetCallPrefix(prefix string) {
 	}
 }
 
-// appendID appends the id of call n.
 func (t *callTable) appendID(dst []byte, n int64) []byte {
 	prefix := t.prefix.Load()
 	if prefix == nil {

@@ -308,8 +308,7 @@ func (r *Request) release() {
 }
 
 // handleNotification runs the handler of a notification here if it is Immediate, and otherwise
-// queues the notification for one goroutine that handles them in order. whole is as for
-// copy.
+// queues the notification for one goroutine that handles them in order. whole is as for copy.
 func (f *inFlight) handleNotification(r *Request, whole bool) {
 	if r.prepare() == Immediate {
 		r.respond()
@@ -444,7 +443,6 @@ func (s *requestSet) get(id jsonrpc.ID) *Request {
 	return s.rest[string(key)]
 }
 
-// add adds a request.
 func (s *requestSet) add(r *Request) {
 	key := r.ID.Canonical()
 	if s.single == nil && len(key) <= len(s.id) {

@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// AppendQuote appends s as a JSON string with its quotes. It escapes the quote,
-// the backslash and control characters and nothing else (not <, >, & nor
-// U+2028), the common ones in the short form. A byte that is not part of valid
-// UTF-8 becomes U+FFFD. s must not overlap dst's free capacity, which
-// AppendQuote may write to beyond the end of its result.
+// AppendQuote appends s as a JSON string with its quotes. It escapes the quote, the backslash and
+// control characters and nothing else (not <, >, & nor U+2028), the common ones in the short form.
+// A byte that is not part of valid UTF-8 becomes U+FFFD. s must not overlap dst's free capacity,
+// which AppendQuote may write to beyond the end of its result.
 func AppendQuote[T ~string | ~[]byte](dst []byte, s T) []byte {
 	return appendQuote(dst, []byte(s)) // no copy: appendQuote neither keeps nor changes it
 }
@@ -234,9 +233,8 @@ func AppendUnquote(dst, raw []byte) []byte {
 	return dst[:n+k]
 }
 
-// UnquoteString returns the value of a string, given the validated content
-// between its quotes. It allocates once, for the string; a long one with
-// escapes keeps len(raw) bytes in memory.
+// UnquoteString returns the value of a string, given the validated content between its quotes. It
+// allocates once, for the string; a long one with escapes keeps len(raw) bytes in memory.
 func UnquoteString(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw)
@@ -283,9 +281,8 @@ func RawEqual(raw []byte, s string) bool {
 	return s == ""
 }
 
-// unquote decodes raw into dst until raw is used up or dst, of at least 4
-// bytes or as long as raw, is nearly full. It returns how many bytes it wrote
-// and read.
+// unquote decodes raw into dst until raw is used up or dst, of at least 4 bytes or as long as raw,
+// is nearly full. It returns how many bytes it wrote and read.
 func unquote(dst, raw []byte) (n, i int) {
 	mark := 0 // start of the run of bytes without a backslash
 	for i >= 0 && i <= len(raw)-16 && n >= 0 && n <= len(dst)-16 {

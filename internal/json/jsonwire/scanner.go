@@ -259,8 +259,7 @@ func (s *Scanner) TryLiteral(quoted string) bool {
 // deeper than the Scanner allows, which a caller knows if it has compared them with one.
 func (s *Scanner) SkipBytes(n int) { s.pos = min(s.pos+n, len(s.data)) }
 
-// space returns the index of the first byte from i on that is not white space,
-// or len(b).
+// space returns the index of the first byte from i on that is not white space, or len(b).
 func space(b []byte, i int) int {
 	if i < len(b) && b[i] <= ' ' {
 		return spaceEnd(b, i)

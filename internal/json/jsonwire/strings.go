@@ -157,8 +157,7 @@ func longStringEnd(b []byte, i int, escaped bool) (int, bool) {
 	}
 }
 
-// asciiEnd returns the index of the first control or non-ASCII character from
-// i on, or len(b).
+// asciiEnd returns the index of the first control or non-ASCII character from i on, or len(b).
 func asciiEnd(b []byte, i int) int {
 	for i >= 0 && i <= len(b)-32 {
 		p := b[i : i+32]

@@ -74,9 +74,8 @@ func escapedQuote(b []byte, start, i int) bool {
 	return (i-k)&1 == 0
 }
 
-// nameQuote returns the index of the quote that closes the member name whose
-// content starts at i, and whether the name has escapes. The result is never
-// less than i nor more than len(b).
+// nameQuote returns the index of the quote that closes the member name whose content starts at i,
+// and whether the name has escapes. The result is never less than i nor more than len(b).
 func nameQuote(b []byte, i int) (end int, escaped bool) {
 	start := i
 	for i >= 0 && i <= len(b)-8 {
@@ -292,9 +291,8 @@ func AppendCompact(dst, src []byte) []byte {
 	return append(dst, src[start:]...)
 }
 
-// HasSpace reports whether the JSON text src, which must have passed a
-// [Scanner], has any insignificant white space, so that [AppendCompact] would
-// shorten it.
+// HasSpace reports whether the JSON text src, which must have passed a [Scanner], has any
+// insignificant white space, so that [AppendCompact] would shorten it.
 func HasSpace(src []byte) bool {
 	for i := 0; i < len(src); {
 		switch src[i] {

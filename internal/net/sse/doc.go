@@ -3,9 +3,8 @@
 // the Model Context Protocol use them
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http).
 //
-// [Append], [AppendMessage] and [AppendComment] write into a slice; a [Reader] returns
-// slices of its buffer. Neither allocates once its buffers have grown to the size of the
-// traffic.
+// [Append], [AppendMessage] and [AppendComment] write into a slice; a [Reader] returns slices of
+// its buffer. Neither allocates once its buffers have grown to the size of the traffic.
 //
 // # Events without data
 //
@@ -29,10 +28,9 @@
 //
 // # Errors
 //
-// A Reader returns [*TooLargeError] for an event that it has skipped, and can read on. All
-// other errors are final: [io.EOF] when the stream ended between events,
-// [io.ErrUnexpectedEOF] when it ended inside one, which is discarded, [io.ErrNoProgress] for
-// a source that keeps returning nothing, and otherwise the source's error. The Append
-// functions reject text that would break out of its field with [ErrInvalidID],
-// [ErrInvalidName] or [ErrInvalidRetry].
+// A Reader returns [*TooLargeError] for an event that it has skipped, and can read on. All other
+// errors are final: [io.EOF] when the stream ended between events, [io.ErrUnexpectedEOF] when it
+// ended inside one, which is discarded, [io.ErrNoProgress] for a source that keeps returning
+// nothing, and otherwise the source's error. The Append functions reject text that would break out
+// of its field with [ErrInvalidID], [ErrInvalidName] or [ErrInvalidRetry].
 package sse

@@ -22,8 +22,7 @@ type Reader struct {
 	// skipLine says that the rest of a line is skipped.
 	skipLine bool
 
-	// The current event.
-	// hasFields says that the event has a field that is not a comment.
+	// The current event. hasFields says that the event has a field that is not a comment.
 	hasFields bool
 	tooLarge  *TooLargeError
 	name      string

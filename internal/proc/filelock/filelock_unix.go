@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try locks a file, or reports false if another process has the lock. Closing the file releases
-// it.
+// Try locks a file, or reports false if another process has the lock. Closing the file releases it.
 func Try(f *os.File) (bool, error) {
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -1,9 +1,7 @@
-// Package procgroup ends a child process together with the processes that it has
-// started. They are in a process group or, on Windows, in a job object, which also
-// ends with this process.
+// Package procgroup ends a child process together with the processes that it has started. They are
+// in a process group or, on Windows, in a job object, which also ends with this process.
 //
-// Start the child with the attributes of [Attr], call [New], and then [Reap] on a
-// goroutine.
+// Start the child with the attributes of [Attr], call [New], and then [Reap] on a goroutine.
 //
 // # Concurrency
 //
@@ -12,6 +10,5 @@
 //
 // # Errors
 //
-// No function returns an error. If Windows refuses a job, only the child itself is
-// ended.
+// No function returns an error. If Windows refuses a job, only the child itself is ended.
 package procgroup

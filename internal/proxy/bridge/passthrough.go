@@ -64,7 +64,6 @@ func newPassthrough(up *upstream, rewriteIDs bool) *passthrough {
 	}
 }
 
-// addClient adds a client.
 func (p *passthrough) addClient(cl *client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

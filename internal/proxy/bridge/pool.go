@@ -140,7 +140,6 @@ func (s *sharedUpstream) setCodecs(clientEra, serverEra Era) {
 	}
 }
 
-// attach returns the forwarder for a client of an era.
 func (s *sharedUpstream) attach(cl *client, clientEra Era) forwarder {
 	switch only := s.router.soleCodec().(type) {
 	case *passthrough:

@@ -685,7 +685,6 @@ func (r recorder) outbound() recorder {
 // maxSessionIDs limits the sessions that are remembered by their ids.
 const maxSessionIDs = 4096
 
-// nameSession records the id of a session.
 func (r *recording) nameSession(id string, session uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -546,7 +546,6 @@ func (r *router) untrack(id int64) {
 	delete(r.routes, id)
 }
 
-// codecs returns all codecs.
 func (r *router) codecs() []codec {
 	r.mu.Lock()
 	defer r.mu.Unlock()

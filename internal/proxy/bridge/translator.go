@@ -54,7 +54,6 @@ func (b *Bridge) newTranslator(up *upstream, machine translate.Translator, serve
 	return t
 }
 
-// addClient adds a client.
 func (t *translator) addClient(cl *client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

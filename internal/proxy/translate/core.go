@@ -142,7 +142,6 @@ func outcomeOf(m *jsonrpc.Message) outcome {
 	return outcome{result: m.Result}
 }
 
-// parseCallID parses the id of a call.
 func parseCallID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
 
 // frameOf returns the text of a notification that came in a batch.
@@ -250,7 +249,6 @@ func (t *timers) Pop() any {
 	return last
 }
 
-// add adds a timer.
 func (t *timers) add(at time.Time, do func()) *timer {
 	x := &timer{at: at, do: do}
 	heap.Push(t, x)

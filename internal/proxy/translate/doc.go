@@ -15,26 +15,22 @@
 //
 // # Downstream streams
 //
-// The driver numbers the streams that carry messages to the client. Over HTTP
-// each POST is a stream with a new number. Everything else is stream 0: stdio,
-// a socket, the GET stream of a legacy session. [Out.Stream] is the stream of a
-// message to the client. [Out.Final] marks the last message for a stream's
-// request. When the client closes a stream, the driver calls StreamClosed. In
-// the legacy era this does not cancel the request: its messages then have
-// stream 0.
+// The driver numbers the streams that carry messages to the client. Over HTTP each POST is a stream
+// with a new number. Everything else is stream 0: stdio, a socket, the GET stream of a legacy
+// session. [Out.Stream] is the stream of a message to the client. [Out.Final] marks the last
+// message for a stream's request. When the client closes a stream, the driver calls StreamClosed.
+// In the legacy era this does not cancel the request: its messages then have stream 0.
 //
 // # Upstream calls
 //
-// A request to the server has an integer id from [Options].IDs, which is also
-// its [Out.Call]. Over HTTP each request is a POST, and the driver passes this
-// number with every message on its stream. It passes 0 for stdio and for a GET
-// stream.
+// A request to the server has an integer id from [Options].IDs, which is also its [Out.Call]. Over
+// HTTP each request is a POST, and the driver passes this number with every message on its stream.
+// It passes 0 for stdio and for a GET stream.
 //
-// [Out.Cancel] gives up a call. For a modern server the driver closes the POST
-// over HTTP, or sends Out.Message on other transports. For a legacy server it
-// sends Out.Message, then closes the stream. When a transport fails, the driver
-// calls CallFailed for one call, or UpstreamLost for the session. [Out.Withdraw]
-// gives up a call that may not be canceled, if it was not sent yet.
+// [Out.Cancel] gives up a call. For a modern server the driver closes the POST over HTTP, or sends
+// Out.Message on other transports. For a legacy server it sends Out.Message, then closes the
+// stream. When a transport fails, the driver calls CallFailed for one call, or UpstreamLost for the
+// session. [Out.Withdraw] gives up a call that may not be canceled, if it was not sent yet.
 //
 // # Causes
 //
@@ -44,9 +40,8 @@
 //
 // # Parts
 //
-// A translator dispatches messages to parts. Each part is one file, and only
-// its methods change its state. Names of parts and files begin with the era of
-// the client. In the order of construction:
+// A translator dispatches messages to parts. Each part is one file, and only its methods change its
+// state. Names of parts and files begin with the era of the client. In the order of construction:
 //
 //	LegacyToModern: handshake, inputs, requests, calls, subscription, tasks
 //	ModernToLegacy: requests, handshake, inputs, calls, rounds, tools, tasks, subscriptions
@@ -57,9 +52,8 @@
 //
 // # Limits
 //
-// [Limits] bounds the number, bytes and time of everything that a translator
-// keeps. It answers a request above a limit with an error that names the
-// reason.
+// [Limits] bounds the number, bytes and time of everything that a translator keeps. It answers a
+// request above a limit with an error that names the reason.
 //
 // # Concurrency
 //

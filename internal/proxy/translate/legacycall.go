@@ -128,7 +128,6 @@ func (lc *legacyCalls) cancelFor(r *legacyRequest, reason string) {
 	}
 }
 
-// cancelAll cancels all calls.
 func (lc *legacyCalls) cancelAll(reason string) {
 	for _, id := range slices.Sorted(maps.Keys(lc.byID)) {
 		if c := lc.byID[id]; c.method != mcp.MethodTasksCancel { // sent for the same reason

@@ -218,7 +218,6 @@ type batch struct {
 	size int
 }
 
-// responseID returns the id of a response.
 func (b *batch) responseID(response []byte) jsonrpc.ID { return era.Lookup(response, "id") }
 
 // addToBatch adds a response to a batch, or nil for a request that gets none.

@@ -135,7 +135,6 @@ func (ls *legacySubscription) renew() {
 	ls.sendUpstream(c.id, c.method, ls.params(), "listen")
 }
 
-// params returns the params of a subscription.
 func (ls *legacySubscription) params() []byte {
 	filter := ls.lists.appendFilter([]byte(`"notifications":`), slices.Sorted(maps.Keys(ls.pendingURIs)))
 	return ls.handshake.params(filter, false)
@@ -187,8 +186,7 @@ func (ls *legacySubscription) announceAll(changed lists, accepted map[string]boo
 	}
 }
 
-// start sends the first subscription. Client requests wait for it, so that no change
-// is missed.
+// start sends the first subscription. Client requests wait for it, so that no change is missed.
 func (ls *legacySubscription) start() {
 	ls.renew()
 	if ls.pending != 0 && ls.current == 0 && ls.startTimer == nil {

@@ -103,7 +103,6 @@ func (mi *modernInputs) addUnclaimed(q *serverRequest, wait time.Duration) {
 	mi.drop("waits for a request of the client")
 }
 
-// removeUnclaimed removes a server request from the unclaimed ones.
 func (mi *modernInputs) removeUnclaimed(q *serverRequest) {
 	mi.timers.stop(q.timeout)
 	for i, one := range mi.unclaimed {

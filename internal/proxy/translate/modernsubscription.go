@@ -279,7 +279,6 @@ func (ms *modernSubscriptions) resume(subscriptions []*modernRequest) {
 	ms.announceAll(subscriptions, "the server is connected again")
 }
 
-// acknowledged returns the acknowledged subscriptions.
 func (ms *modernSubscriptions) acknowledged() []*modernRequest {
 	return slices.DeleteFunc(slices.Clone(ms.open), func(r *modernRequest) bool { return !r.subscription.acknowledged })
 }

@@ -69,17 +69,14 @@ func addMeta(params, member []byte) []byte {
 // unquoted returns the value of a string's text without quotes.
 func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
 
-// taskMember returns the member with a task id.
 func taskMember(id string) []byte {
 	return jsonwire.AppendQuote([]byte(`"taskId":`), id)
 }
 
-// taskParams returns params with a task id.
 func taskParams(id string) []byte {
 	return append(append([]byte{'{'}, taskMember(id)...), '}')
 }
 
-// uriParams returns params with a URI.
 func uriParams(uri string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"uri":`), uri), '}')
 }

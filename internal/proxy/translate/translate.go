@@ -167,7 +167,6 @@ type Limits struct {
 	Depth int
 }
 
-// orDefault returns the options with the defaults.
 func (o *Options) orDefault() Options {
 	var full Options
 	if o != nil {

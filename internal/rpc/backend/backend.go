@@ -42,10 +42,9 @@ type Backend interface {
 	OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, missed func(), end func(over bool))
 
 	// OpenStateless returns a connection for the requests of all modern clients. Each
-	// [rpc.Delivery] must be Untracked and have its own Sender, and a context from
-	// WithIdentity. Closing the connection ends its subscriptions, but the transport must finish
-	// those delivered with AllowDeferred. OpenStateless returns nil if the server speaks no modern
-	// revision.
+	// [rpc.Delivery] must be Untracked and have its own Sender, and a context from WithIdentity.
+	// Closing the connection ends its subscriptions, but the transport must finish those delivered
+	// with AllowDeferred. OpenStateless returns nil if the server speaks no modern revision.
 	OpenStateless() *rpc.Conn
 }
 

@@ -1,6 +1,5 @@
-// Package uritemplate extracts the values of the variables of a URI template
-// from a URI. It applies RFC 6570 (https://www.rfc-editor.org/rfc/rfc6570),
-// levels 1 to 4, in reverse.
+// Package uritemplate extracts the values of the variables of a URI template from a URI. It applies
+// RFC 6570 (https://www.rfc-editor.org/rfc/rfc6570), levels 1 to 4, in reverse.
 //
 // # What matches
 //
@@ -23,10 +22,9 @@
 //   - A variable matches as much as it can, from left to right. But {+x} stops
 //     before a ? or a # if an expression for that follows.
 //
-// Unreserved characters are equal to their percent-encoding; see [Normalize].
-// Values are percent-decoded, and a value that is not valid UTF-8 does not
-// match. A value may contain a slash, dots or a NUL, so it must be checked
-// before it is used as a file name.
+// Unreserved characters are equal to their percent-encoding; see [Normalize]. Values are
+// percent-decoded, and a value that is not valid UTF-8 does not match. A value may contain a slash,
+// dots or a NUL, so it must be checked before it is used as a file name.
 //
 // # Concurrency
 //

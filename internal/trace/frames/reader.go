@@ -1,7 +1,6 @@
-// Package frames splits the output of a server on a pipe into frames, as
-// captures store them: lines, and blocks behind a Content-Length header, in
-// any mixture. It keeps all bytes, except those of a frame beyond the size
-// limit. [Lines] records standard error line by line.
+// Package frames splits the output of a server on a pipe into frames, as captures store them:
+// lines, and blocks behind a Content-Length header, in any mixture. It keeps all bytes, except
+// those of a frame beyond the size limit. [Lines] records standard error line by line.
 //
 // Package jsonrpc reads messages; this package accepts any input.
 package frames
@@ -17,8 +16,7 @@ import (
 	"mcpwire/capture"
 )
 
-// maxHeader is the longest header of a block, in bytes. A longer one is not
-// a header.
+// maxHeader is the longest header of a block, in bytes. A longer one is not a header.
 const maxHeader = 4096
 
 // A Frame is a line, or a block behind a header. The caller owns Text.
@@ -44,15 +42,13 @@ type Reader struct {
 	maxBytes int
 }
 
-// NewReader returns a Reader that keeps at most maxBytes of a line or
-// block.
+// NewReader returns a Reader that keeps at most maxBytes of a line or block.
 func NewReader(r io.Reader, maxBytes int) *Reader {
 	return &Reader{bufio.NewReaderSize(r, 64<<10), maxBytes}
 }
 
-// Next returns the next frame. Errors are those of the underlying reader. A
-// frame with Text may accompany an error: the input ended before the frame
-// did.
+// Next returns the next frame. Errors are those of the underlying reader. A frame with Text may
+// accompany an error: the input ended before the frame did.
 func (r *Reader) Next() (Frame, error) {
 	text, size, err := r.readLine()
 	out := Frame{Text: text, Framing: capture.FramingLF, Size: size, Cut: size > int64(len(text))}
@@ -101,8 +97,7 @@ func blockLength(line []byte) (int64, bool) {
 	return n, err == nil && n > 0
 }
 
-// readBlock reads the rest of the header that begins with the given line,
-// and the block of n bytes.
+// readBlock reads the rest of the header that begins with the given line, and the block of n bytes.
 func (r *Reader) readBlock(header []byte, n int64) (Frame, error) {
 	for more := true; more; {
 		header = append(header, '\n')
