@@ -84,7 +84,7 @@ type Checker struct {
 // New returns a Checker. opts may be nil.
 func New(opts *Options) *Checker {
 	ck := &Checker{
-		seed: newSeed(), sessions: map[sessionKey]*session{},
+		seed: maphash.MakeSeed(), sessions: map[sessionKey]*session{},
 		sharedHTTP: map[sessionKey]*sharedHTTP{}, endpoints: map[endpointKey]*session{},
 		captures: map[string]*captureState{}, exchanges: map[exchangeKey]*exchange{},
 	}

@@ -124,7 +124,7 @@ func (ck *Checker) exchangeOf(e *capture.Event) *exchange {
 	x := ck.exchanges[key]
 	if x == nil {
 		if len(ck.exchanges) >= ck.limits.MaxExchanges {
-			ck.evictExchanges()
+			evictOlder(ck.exchanges, ck.ticks, func(x *exchange) uint64 { return x.tick }, func(*exchange) {})
 		}
 		x = &exchange{number: e.Exchange, n: e.N, t: e.T}
 		ck.exchanges[key] = x
@@ -137,11 +137,6 @@ func (ck *Checker) exchangeOf(e *capture.Event) *exchange {
 type exchangeKey struct {
 	capture string
 	number  uint64
-}
-
-// evictExchanges evicts the older half of the exchanges.
-func (ck *Checker) evictExchanges() {
-	evictOlder(ck.exchanges, ck.ticks, func(x *exchange) uint64 { return x.tick }, func(*exchange) {})
 }
 
 // setRequest stores the head of the request.

@@ -354,9 +354,6 @@ func modernRequest(x *exchange, m *message) bool {
 	return ok && era.Of(r).Modern
 }
 
-// newSeed returns a seed for hashing ids.
-func newSeed() maphash.Seed { return maphash.MakeSeed() }
-
 // states holds what rules remember of a session, a call, an exchange or a capture: one value of
 // each type, so that groups of rules stay independent. The zero value is empty.
 type states map[reflect.Type]any

@@ -470,13 +470,6 @@ func (s *requestSet) remove(r *Request) bool {
 	return true
 }
 
-func (s *requestSet) len() int {
-	if s.single == nil {
-		return len(s.rest)
-	}
-	return len(s.rest) + 1
-}
-
 // all ranges over the requests, in no particular order.
 func (s *requestSet) all() iter.Seq[*Request] {
 	return func(yield func(*Request) bool) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -76,6 +77,7 @@ func New(o *Options) (*Bridge, error) {
 		return nil, errors.New("bridge: Options.Connect is missing")
 	}
 	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}, leftOut: map[string]bool{}}
+	b.servers = serverCounts{opts: &b.opts, open: &b.openConnections}
 	b.recording = newRecording(b.opts.Record)
 	if b.hasFront() {
 		b.recording = b.opts.Recording.r
@@ -311,42 +313,40 @@ func callerOf(ctx context.Context) string {
 	return relay.CallerOf(ctx)
 }
 
-// serverCounts counts the upstreams that clients, or groups of clients, have reserved. The zero
-// value is ready to use. Bridge.mu guards it.
+// serverCounts counts the upstreams that clients, or groups of clients, have reserved. Bridge.mu
+// guards it.
 type serverCounts struct {
+	opts *Options
+	// open counts the current connections to the server.
+	open     *atomic.Int64
 	total    int
 	byCaller map[string]int
 }
 
-// reserveLocked reserves an upstream for a caller, or returns an error if a limit is reached.
-// Only the limit for all callers applies to the caller "".
-func (b *Bridge) reserveLocked(caller string) *relay.RejectedError {
-	n := &b.servers
+// reserve reserves an upstream for a caller, or returns an error if a limit is reached. Only the
+// limit for all callers applies to the caller "".
+func (n *serverCounts) reserve(caller string) *relay.RejectedError {
 	switch {
 	case caller == uncounted:
 		return nil
-	case caller != "" && n.byCaller[caller] >= b.opts.MaxServersPerCaller:
+	case caller != "" && n.byCaller[caller] >= n.opts.MaxServersPerCaller:
 		return newRejectedError(http.StatusTooManyRequests, "too many sessions with this server for one caller: end one, or wait until one expires")
-	// openConnections includes the connections that are closing, and those of uncounted clients.
-	case n.total >= b.opts.MaxServers, b.openConnections.Load() >= 2*int64(b.opts.MaxServers+maxUncounted):
+	// open includes the connections that are closing, and those of uncounted clients.
+	case n.total >= n.opts.MaxServers, n.open.Load() >= 2*int64(n.opts.MaxServers+maxUncounted):
 		return newRejectedError(http.StatusServiceUnavailable, "too many sessions with this server")
 	}
 	n.total++
 	if caller != "" {
-		if n.byCaller == nil {
-			n.byCaller = map[string]int{}
-		}
-		n.byCaller[caller]++
+		sparse.Set(&n.byCaller, caller, n.byCaller[caller]+1)
 	}
 	return nil
 }
 
-// releaseLocked releases a reservation of reserveLocked.
-func (b *Bridge) releaseLocked(caller string) {
+// release releases a reservation of reserve.
+func (n *serverCounts) release(caller string) {
 	if caller == uncounted {
 		return
 	}
-	n := &b.servers
 	n.total--
 	if caller == "" {
 		return
@@ -356,12 +356,12 @@ func (b *Bridge) releaseLocked(caller string) {
 	}
 }
 
-// overLimitLocked reports if the limit for all callers, or the limit for this one, is reached.
-func (b *Bridge) overLimitLocked(caller string) (all, own bool) {
+// overLimit reports if the limit for all callers, or the limit for this one, is reached.
+func (n *serverCounts) overLimit(caller string) (all, own bool) {
 	if caller == uncounted {
 		return false, false
 	}
-	return b.servers.total >= b.opts.MaxServers, caller != "" && b.servers.byCaller[caller] >= b.opts.MaxServersPerCaller
+	return n.total >= n.opts.MaxServers, caller != "" && n.byCaller[caller] >= n.opts.MaxServersPerCaller
 }
 
 // sessionRetryAfter is the Retry-After of a rejected session.

@@ -79,8 +79,6 @@ type client struct {
 	// detecting is set while resolveForwarder runs.
 	detecting bool
 	closed    bool
-	// lastUsed is the time of the last request or response.
-	lastUsed time.Time
 }
 
 // A forwarder takes the messages of clients to the server. It owns the frames that it gets.
@@ -172,13 +170,13 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 	case len(b.clients) >= b.opts.MaxSessions:
 		err = newRejectedError(http.StatusServiceUnavailable, "too many clients")
 	case !b.opts.Shared: // otherwise joinShared reserves
-		err = b.reserveLocked(caller)
+		err = b.servers.reserve(caller)
 	}
 	if err != nil {
 		b.metrics.rejected.Add(1)
 		return nil, b.namedRejection(err)
 	}
-	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, lastUsed: time.Now(), closeDone: make(chan struct{})}
+	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, closeDone: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
 	if b.opts.Shared && out != nil {
 		c.out = c.withOutbox(out) // a client that does not read must not delay others
@@ -224,7 +222,7 @@ func (cl *client) close() {
 	cl.b.mu.Lock()
 	delete(cl.b.clients, cl)
 	if !cl.b.opts.Shared {
-		cl.b.releaseLocked(cl.caller)
+		cl.b.servers.release(cl.caller)
 	}
 	cl.b.mu.Unlock()
 }
@@ -237,13 +235,6 @@ func (cl *client) failAll(e *jsonrpc.Error) {
 	for _, c := range open {
 		c.fail(e)
 	}
-}
-
-// inFlight returns the number of pending requests, and the time of the last request or response.
-func (cl *client) inFlight() (open int, used time.Time) {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return len(cl.calls), cl.lastUsed
 }
 
 // pending returns the number of pending requests without subscriptions, and that of subscriptions.
@@ -284,7 +275,6 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 	if !full && !cl.closed {
 		sparse.Set(&cl.calls, c, struct{}{})
 	}
-	cl.lastUsed = now
 	cl.mu.Unlock()
 	c.rec, c.event, c.origin = cl.receive(ctx, frame)
 	if box, ok := out.(*outbox); ok {
@@ -506,7 +496,6 @@ func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 		} else {
 			sparse.Delete(&cl.calls, c)
 		}
-		cl.lastUsed = now
 		cl.mu.Unlock()
 		cl.b.metrics.recordAnswer(c, isError, now)
 		c.reply(response)

@@ -14,6 +14,12 @@ func (b *Bridge) newClient(out rpc.Sender, owner string, many bool) *client {
 	return cl
 }
 
+// inFlight returns the number of pending requests.
+func (cl *client) inFlight() int {
+	calls, subscriptions := cl.pending()
+	return calls + subscriptions
+}
+
 // TestIdleOutbox checks that an idle client has no sending goroutine, that messages keep their
 // order, and that all of them are sent before the goroutine ends.
 func TestIdleOutbox(t *testing.T) {

@@ -189,7 +189,7 @@ func TestHTTPCancel(t *testing.T) {
 	}
 	await(t, "the call to end", func() bool {
 		for cl := range clientsOf(b) {
-			if n, _ := cl.inFlight(); n > 0 {
+			if n := cl.inFlight(); n > 0 {
 				return false
 			}
 		}

@@ -69,7 +69,7 @@ func (b *Bridge) joinShared(cl *client, clientEra, serverEra Era, o clientMessag
 		if old := b.evictIdleLocked(cl.caller); old != nil {
 			defer old.close()
 		}
-		if err := b.reserveLocked(cl.caller); err != nil {
+		if err := b.servers.reserve(cl.caller); err != nil {
 			b.metrics.rejected.Add(1)
 			b.mu.Unlock()
 			if up != nil {
@@ -101,7 +101,7 @@ func (b *Bridge) joinShared(cl *client, clientEra, serverEra Era, o clientMessag
 // reached, of the caller or of all. Otherwise a client that keeps changing its description could
 // keep any number of upstreams.
 func (b *Bridge) evictIdleLocked(caller string) (oldest *sharedUpstream) {
-	all, own := b.overLimitLocked(caller)
+	all, own := b.servers.overLimit(caller)
 	if !all && !own {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (b *Bridge) evictIdleLocked(caller string) (oldest *sharedUpstream) {
 // removeSharedLocked removes a shared upstream.
 func (b *Bridge) removeSharedLocked(s *sharedUpstream) {
 	delete(b.pool, s.key)
-	b.releaseLocked(s.caller)
+	b.servers.release(s.caller)
 }
 
 // setCodecs prepares the upstream for clients of an era.

@@ -41,9 +41,7 @@ type recording struct {
 
 	mu sync.Mutex
 	// sessionByID holds capture sessions by the Mcp-Session-Id.
-	sessionByID map[string]uint64
-	// sessionIDs holds the keys of sessionByID, oldest first.
-	sessionIDs []string
+	sessionByID ownerMap[uint64]
 	// pendingEnds holds the requests whose end is not recorded yet.
 	pendingEnds map[*upstreamRequest]struct{}
 	// streams holds the standing stream of each session.
@@ -55,7 +53,7 @@ func newRecording(out *capture.Writer) *recording {
 	if out == nil {
 		return nil
 	}
-	return &recording{out: out, sessionByID: map[string]uint64{}, streams: map[uint64]*exchange{}, pendingEnds: map[*upstreamRequest]struct{}{}}
+	return &recording{out: out, sessionByID: ownerMap[uint64]{limit: maxSessionIDs}, streams: map[uint64]*exchange{}, pendingEnds: map[*upstreamRequest]struct{}{}}
 }
 
 // isWatched reports if the heads of requests and responses that come now are worth their cost.
@@ -688,19 +686,14 @@ const maxSessionIDs = 4096
 func (r *recording) nameSession(id string, session uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.sessionIDs) >= maxSessionIDs {
-		delete(r.sessionByID, r.sessionIDs[0])
-		r.sessionIDs = append(r.sessionIDs[:0], r.sessionIDs[1:]...)
-	}
-	r.sessionByID[id] = session
-	r.sessionIDs = append(r.sessionIDs, id)
+	r.sessionByID.put(id, session)
 }
 
 // sessionOf returns the session with an id, or 0.
 func (r *recording) sessionOf(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.sessionByID[id]
+	return r.sessionByID.byName[id]
 }
 
 // setStream records the standing stream of a session.

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -599,10 +600,12 @@ const (
 	maxNameBytes = 1 << 10
 )
 
-// An ownerMap remembers the owners of the last tasks or elicitations that the server named. The
-// zero value is ready to use.
+// An ownerMap remembers what the last names belong to, such as those of tasks of the server.
+// The zero value is ready to use.
 type ownerMap[V any] struct {
 	byName map[string]V
+	// limit limits the entries. Zero means maxOwners.
+	limit int
 	// names holds the keys, oldest first.
 	names []string
 }
@@ -613,7 +616,7 @@ func (m *ownerMap[V]) put(name string, v V) (old V, full bool) {
 		return old, false
 	}
 	if _, known := m.byName[name]; !known {
-		if full = len(m.names) >= maxOwners; full {
+		if full = len(m.names) >= cmp.Or(m.limit, maxOwners); full {
 			old = m.remove(m.names[0])
 		}
 		m.names = append(m.names, name)

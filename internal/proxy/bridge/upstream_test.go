@@ -198,7 +198,7 @@ func TestBacklog(t *testing.T) {
 			await(t, "all requests to arrive", func() bool {
 				n := 0
 				for cl := range clientsOf(b) {
-					open, _ := cl.inFlight()
+					open := cl.inFlight()
 					n += open
 				}
 				return n == test.requests-test.rejected
@@ -227,7 +227,7 @@ func TestBacklogOfSession(t *testing.T) {
 	}()
 	await(t, "the call", func() bool {
 		for cl := range clientsOf(b) {
-			if n, _ := cl.inFlight(); n == 1 {
+			if n := cl.inFlight(); n == 1 {
 				return true
 			}
 		}

@@ -36,10 +36,6 @@ type legacyCalls struct {
 	down bool
 }
 
-func newLegacyCalls(c *core, requests *legacyRequests) *legacyCalls {
-	return &legacyCalls{core: c, requests: requests}
-}
-
 // add adds a call to the server. r may be nil.
 func (lc *legacyCalls) add(method string, r *legacyRequest, done func(o outcome)) *legacyCall {
 	c := &legacyCall{id: lc.opts.IDs.Add(1), method: method, req: r, done: done}

@@ -44,10 +44,6 @@ type legacyInputs struct {
 	lastID  int64
 }
 
-func newLegacyInputs(c *core, h *legacyHandshake) *legacyInputs {
-	return &legacyInputs{core: c, handshake: h}
-}
-
 // begin begins an input round: it sends the client the input requests of an input_required result.
 // It calls done when the request can be sent again, or with an error if it cannot.
 func (li *legacyInputs) begin(r *legacyRequest, result []byte, done func(e *jsonrpc.Error)) {

@@ -54,10 +54,6 @@ type legacyRequests struct {
 	byKey map[string]*legacyRequest
 }
 
-func newLegacyRequests(c *core, h *legacyHandshake, inputs *legacyInputs) *legacyRequests {
-	return &legacyRequests{core: c, handshake: h, inputs: inputs}
-}
-
 // add adds a request of the client, which came in a batch if b is not nil. It returns nil if it has
 // rejected the request.
 func (lr *legacyRequests) add(m *jsonrpc.Message, stream uint64, b *batch) *legacyRequest {

@@ -52,10 +52,6 @@ type legacySubscription struct {
 	gap bool
 }
 
-func newLegacySubscription(c *core, h *legacyHandshake, requests *legacyRequests, calls *legacyCalls) *legacySubscription {
-	return &legacySubscription{core: c, handshake: h, requests: requests, calls: calls}
-}
-
 // setCapabilities sets the notifications that the server supports.
 func (ls *legacySubscription) setCapabilities(caps []byte) {
 	ls.lists = announcedLists(caps)

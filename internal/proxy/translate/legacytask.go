@@ -32,10 +32,6 @@ type legacyTasks struct {
 	polled map[string]*taskInput
 }
 
-func newLegacyTasks(c *core, h *legacyHandshake, inputs *legacyInputs, requests *legacyRequests, calls *legacyCalls) *legacyTasks {
-	return &legacyTasks{core: c, handshake: h, inputs: inputs, requests: requests, calls: calls}
-}
-
 // A completedTask is the result of a call that should be a task but was answered at once.
 type completedTask struct {
 	task   []byte

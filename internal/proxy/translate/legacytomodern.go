@@ -31,17 +31,17 @@ var _ Translator = (*LegacyToModern)(nil)
 func NewLegacyToModern(opts *Options) *LegacyToModern {
 	c := newCore(opts)
 	handshake := newLegacyHandshake(c)
-	inputs := newLegacyInputs(c, handshake)
-	requests := newLegacyRequests(c, handshake, inputs)
-	calls := newLegacyCalls(c, requests)
+	inputs := &legacyInputs{core: c, handshake: handshake}
+	requests := &legacyRequests{core: c, handshake: handshake, inputs: inputs}
+	calls := &legacyCalls{core: c, requests: requests}
 	return &LegacyToModern{
 		core:         c,
 		handshake:    handshake,
 		inputs:       inputs,
 		requests:     requests,
 		calls:        calls,
-		subscription: newLegacySubscription(c, handshake, requests, calls),
-		tasks:        newLegacyTasks(c, handshake, inputs, requests, calls),
+		subscription: &legacySubscription{core: c, handshake: handshake, requests: requests, calls: calls},
+		tasks:        &legacyTasks{core: c, handshake: handshake, inputs: inputs, requests: requests, calls: calls},
 	}
 }
 

@@ -35,10 +35,6 @@ type modernHandshake struct {
 	down bool
 }
 
-func newModernHandshake(c *core, server *legacyServer, requests *modernRequests) *modernHandshake {
-	return &modernHandshake{core: c, server: server, requests: requests}
-}
-
 // A phase is the state of the handshake.
 type phase uint8
 

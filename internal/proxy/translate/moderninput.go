@@ -55,10 +55,6 @@ type modernInputs struct {
 	unclaimed []*serverRequest
 }
 
-func newModernInputs(c *core) *modernInputs {
-	return &modernInputs{core: c, pending: make(map[string]*serverRequest)}
-}
-
 // add adds a request of the server. task is the task that it names, or "". The result is nil if add
 // has rejected the request.
 func (mi *modernInputs) add(m *jsonrpc.Message) (q *serverRequest, task string) {

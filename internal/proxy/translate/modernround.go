@@ -30,10 +30,6 @@ type modernRounds struct {
 	nonce string
 }
 
-func newModernRounds(c *core, server *legacyServer, requests *modernRequests, inputs *modernInputs, calls *modernCalls) *modernRounds {
-	return &modernRounds{core: c, server: server, requests: requests, inputs: inputs, calls: calls, nonce: c.opts.NewID()}
-}
-
 // requestElicitations sends the client the URL elicitations that an error requires. The call is
 // repeated afterwards. It reports if it handled the error.
 func (mr *modernRounds) requestElicitations(c *modernCall, e *jsonrpc.Error) bool {

@@ -50,10 +50,6 @@ type modernSubscriptions struct {
 	resources map[string]*resourceSubscription
 }
 
-func newModernSubscriptions(c *core, server *legacyServer, requests *modernRequests, h *modernHandshake, calls *modernCalls) *modernSubscriptions {
-	return &modernSubscriptions{core: c, server: server, requests: requests, handshake: h, calls: calls, resources: make(map[string]*resourceSubscription)}
-}
-
 // subscribe serves subscriptions/listen.
 func (ms *modernSubscriptions) subscribe(r *modernRequest, m *jsonrpc.Message) {
 	filter, ok := m.Param("notifications")

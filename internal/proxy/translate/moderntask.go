@@ -28,10 +28,6 @@ type modernTasks struct {
 	ids []string
 }
 
-func newModernTasks(c *core, server *legacyServer, requests *modernRequests, h *modernHandshake, inputs *modernInputs, calls *modernCalls) *modernTasks {
-	return &modernTasks{core: c, server: server, requests: requests, handshake: h, inputs: inputs, calls: calls, byID: make(map[string]*upstreamTask)}
-}
-
 // An upstreamTask is the state of a core task: its input requests, and the requests that wait for
 // its result.
 type upstreamTask struct {

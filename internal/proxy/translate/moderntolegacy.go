@@ -40,8 +40,8 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 	c := newCore(opts)
 	server := new(legacyServer)
 	requests := newModernRequests(c, server)
-	handshake := newModernHandshake(c, server, requests)
-	inputs := newModernInputs(c)
+	handshake := &modernHandshake{core: c, server: server, requests: requests}
+	inputs := &modernInputs{core: c, pending: make(map[string]*serverRequest)}
 	calls := newModernCalls(c, handshake, inputs)
 	t := &ModernToLegacy{
 		core:          c,
@@ -50,10 +50,10 @@ func NewModernToLegacy(opts *Options) *ModernToLegacy {
 		handshake:     handshake,
 		inputs:        inputs,
 		calls:         calls,
-		rounds:        newModernRounds(c, server, requests, inputs, calls),
-		tasks:         newModernTasks(c, server, requests, handshake, inputs, calls),
-		subscriptions: newModernSubscriptions(c, server, requests, handshake, calls),
-		tools:         newModernTools(c, handshake, calls),
+		rounds:        &modernRounds{core: c, server: server, requests: requests, inputs: inputs, calls: calls, nonce: c.opts.NewID()},
+		tasks:         &modernTasks{core: c, server: server, requests: requests, handshake: handshake, inputs: inputs, calls: calls, byID: make(map[string]*upstreamTask)},
+		subscriptions: &modernSubscriptions{core: c, server: server, requests: requests, handshake: handshake, calls: calls, resources: make(map[string]*resourceSubscription)},
+		tools:         &modernTools{core: c, handshake: handshake, calls: calls, byName: make(map[string][]byte)},
 	}
 	t.handshake.begin = t.startHandshake
 	t.calls.sendInputs = t.rounds.send

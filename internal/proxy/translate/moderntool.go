@@ -26,10 +26,6 @@ type modernTools struct {
 	waiting []waitingCall
 }
 
-func newModernTools(c *core, h *modernHandshake, calls *modernCalls) *modernTools {
-	return &modernTools{core: c, handshake: h, calls: calls, byName: make(map[string][]byte)}
-}
-
 // A waitingCall is a call that waits for the list of tools. do continues it.
 type waitingCall struct {
 	call *modernCall
