@@ -63,7 +63,7 @@ func (c *facetCounts) addServer(name string, index int) {
 
 // Facets counts the rows that the timeline has had, including evicted ones.
 func (m *Model) Facets() Facets {
-	p := m.past
+	p := m.timeline.past
 	counts := facetCounts{maps.Clone(p.servers), slices.Clone(p.kinds), slices.Clone(p.statuses), slices.Clone(p.severities)}
 	for _, r := range m.Rows() {
 		counts.add(r)

@@ -17,6 +17,38 @@ type roundTripKey struct {
 	number  uint64
 }
 
+const maxRoundTrips = 1 << 14 // HTTP round trips in progress
+
+// roundTrips are the newest HTTP round trips in progress.
+type roundTrips struct {
+	byKey map[roundTripKey]*roundTrip
+	order []roundTripKey
+}
+
+// of returns the HTTP round trip of an event, or nil.
+func (t *roundTrips) of(s *Session, e *capture.Event) *roundTrip {
+	if e.Exchange == 0 {
+		return nil
+	}
+	return t.byKey[roundTripKey{s.Capture, e.Exchange}]
+}
+
+// begin adds the HTTP round trip of an event. It drops the oldest ones above maxRoundTrips.
+func (t *roundTrips) begin(s *Session, e *capture.Event) *roundTrip {
+	k := roundTripKey{s.Capture, e.Exchange}
+	for len(t.byKey) >= maxRoundTrips && len(t.order) > 0 {
+		delete(t.byKey, t.order[0])
+		t.order = t.order[1:]
+	}
+	if t.order = append(t.order, k); len(t.order) > 2*maxRoundTrips {
+		t.order = slices.DeleteFunc(t.order, func(k roundTripKey) bool { return t.byKey[k] == nil })
+	}
+	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N}, session: s, startT: e.T}
+	rt.events = append(rt.events, e.N)
+	t.byKey[k] = rt
+	return rt
+}
+
 // A roundTrip is an HTTP round trip that has not ended.
 type roundTrip struct {
 	http *HTTPInfo
@@ -37,35 +69,8 @@ func (rt *roundTrip) parent() *Row {
 	return rt.row
 }
 
-// roundTrip returns the HTTP round trip with the given number, or nil.
-func (m *Model) roundTrip(s *Session, number uint64) *roundTrip {
-	if number == 0 {
-		return nil
-	}
-	return m.roundTrips[roundTripKey{s.Capture, number}]
-}
-
-// beginRoundTrip adds an HTTP round trip. It drops the oldest ones above maxRoundTrips.
-func (m *Model) beginRoundTrip(s *Session, e *capture.Event) *roundTrip {
-	k := roundTripKey{s.Capture, e.Exchange}
-	for len(m.roundTrips) >= maxRoundTrips && len(m.roundTripOrder) > 0 {
-		delete(m.roundTrips, m.roundTripOrder[0])
-		m.roundTripOrder = m.roundTripOrder[1:]
-	}
-	if m.roundTripOrder = append(m.roundTripOrder, k); len(m.roundTripOrder) > 2*maxRoundTrips {
-		m.roundTripOrder = slices.DeleteFunc(m.roundTripOrder, func(k roundTripKey) bool { return m.roundTrips[k] == nil })
-	}
-	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N}, session: s, startT: e.T}
-	if q := e.Request; q != nil {
-		rt.http.Method, rt.http.URL = m.intern([]byte(q.Method)), clip.String(q.URL, maxExcerpt)
-	}
-	rt.events, rt.hits = append(rt.events, e.N), m.hits
-	m.roundTrips[k] = rt
-	return rt
-}
-
-// attachHTTP sets r.HTTP if r is a client's request or the first row of its HTTP round trip.
-func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
+// attach sets r.HTTP if r is a client's request or the first row of the round trip. rt may be nil.
+func (rt *roundTrip) attach(r *Row) {
 	if rt == nil {
 		return
 	}
@@ -76,15 +81,15 @@ func (m *Model) attachHTTP(rt *roundTrip, r *Row) {
 		if r.HTTP == nil && r.Parent == nil {
 			r.HTTP = rt.http
 		}
-		m.setRoundTripRow(rt, r)
+		rt.setRow(r)
 	}
 }
 
-// setRoundTripRow makes r the row that the events of a round trip belong to.
-func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
-	rt.row, r.roundTrip = r, rt.http.Number
+// setRow makes r the row that the events of the round trip belong to.
+func (rt *roundTrip) setRow(r *Row) {
+	rt.row, r.roundTrip = r, rt
 	for _, n := range rt.events {
-		m.addEvent(r, n)
+		r.addEvent(n)
 	}
 	for p := r; p != nil; p = p.Parent {
 		p.Hits |= rt.hits
@@ -94,9 +99,13 @@ func (m *Model) setRoundTripRow(rt *roundTrip, r *Row) {
 
 // httpEvent handles an HTTP event.
 func (m *Model) httpEvent(s *Session, e *capture.Event) {
-	rt := m.roundTrip(s, e.Exchange)
+	rt := m.roundTrips.of(s, e)
 	if e.Kind == capture.KindRequest || rt == nil {
-		rt = m.beginRoundTrip(s, e)
+		rt = m.roundTrips.begin(s, e)
+		rt.hits = m.timeline.hits
+		if q := e.Request; q != nil {
+			rt.http.Method, rt.http.URL = m.names.intern([]byte(q.Method)), clip.String(q.URL, maxExcerpt)
+		}
 		if e.Kind == capture.KindRequest {
 			if rt.http.Method != "POST" {
 				m.httpRow(s, e, rt)
@@ -112,7 +121,7 @@ func (m *Model) httpEvent(s *Session, e *capture.Event) {
 		return
 	}
 	if e.Kind != capture.KindSSE {
-		m.addEvent(r, e.N)
+		r.addEvent(e.N)
 	}
 	switch e.Kind {
 	case capture.KindResponse:
@@ -125,20 +134,20 @@ func (m *Model) httpEvent(s *Session, e *capture.Event) {
 	case capture.KindSSE:
 		rt.http.addStreamEvent(e.N)
 		if r.Kind == Request || r.Kind == HTTP {
-			c := m.newRow(SSE, s, e)
+			c := m.timeline.newRow(SSE, s, e)
 			c.Excerpt, c.RequestBytes = sseText(e), wireLen(e)
-			m.addRow(c, r)
+			m.timeline.add(c, r)
 		}
 		return
 	case capture.KindEnd:
 		m.httpEnd(rt, e)
 	}
-	m.markUpdated(r)
+	m.timeline.markUpdated(r)
 }
 
 // httpRow adds a row for an HTTP round trip without a message from the client.
 func (m *Model) httpRow(s *Session, e *capture.Event, rt *roundTrip) {
-	r := m.newRow(HTTP, s, e)
+	r := m.timeline.newRow(HTTP, s, e)
 	r.Method, r.Target, r.HTTP, r.Status = rt.http.Method, rt.http.URL, rt.http, Pending
 	r.T = rt.startT
 	r.At = e.At.Add(r.T - e.T)
@@ -148,8 +157,8 @@ func (m *Model) httpRow(s *Session, e *capture.Event, rt *roundTrip) {
 	if r.Method == "GET" {
 		r.Excerpt = ""
 	}
-	m.addRow(r, nil)
-	m.setRoundTripRow(rt, r)
+	m.timeline.add(r, nil)
+	rt.setRow(r)
 }
 
 func (m *Model) httpResponse(rt *roundTrip, e *capture.Event) {
@@ -174,7 +183,10 @@ func (m *Model) httpResponse(rt *roundTrip, e *capture.Event) {
 func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
 	h, r := rt.http, rt.row
 	h.EndN, h.EndReason, h.Ended = e.N, excerpt(e.Data), true
-	delete(m.roundTrips, roundTripKey{r.Capture, h.Number})
+	delete(m.roundTrips.byKey, roundTripKey{r.Capture, h.Number})
+	if r.roundTrip == rt {
+		r.roundTrip = nil
+	}
 	switch {
 	case r.Kind == HTTP:
 		r.Done, r.Latency = true, max(0, e.T-r.T)
@@ -187,7 +199,7 @@ func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
 		// A client cancels by closing the stream.
 		if h.Status < 400 && r.Revision != "" && strings.Contains(strings.ToLower(h.EndReason), "client") {
 			m.applyCancellation(r, e.T)
-			m.removePending(r)
+			r.Session.removePending(r)
 			return
 		}
 		r.Latency = max(0, e.T-r.T)

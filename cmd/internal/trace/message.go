@@ -1,11 +1,9 @@
 package trace
 
 import (
-	"bytes"
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"mcpwire/capture"
@@ -24,7 +22,7 @@ func (m *Model) messageEvent(s *Session, e *capture.Event, f *traffic.Frame) {
 		m.invalid(s, e)
 		return
 	}
-	rt := m.roundTrip(s, e.Exchange)
+	rt := m.roundTrips.of(s, e)
 	if rt != nil && rt.http.Stream && e.Dir == capture.ToClient {
 		rt.http.addStreamEvent(e.N)
 	}
@@ -55,18 +53,18 @@ type incoming struct {
 
 // invalid adds a row for an event that should contain a message, but does not.
 func (m *Model) invalid(s *Session, e *capture.Event) {
-	r := m.newRow(Invalid, s, e)
+	r := m.timeline.newRow(Invalid, s, e)
 	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
-	rt := m.roundTrip(s, e.Exchange)
-	m.addRow(r, rt.parent())
-	m.attachHTTP(rt, r)
+	rt := m.roundTrips.of(s, e)
+	m.timeline.add(r, rt.parent())
+	rt.attach(r)
 }
 
 func (m *Model) request(in *incoming) {
 	s, e, msg, rt := in.session, in.event, in.msg, in.roundTrip
-	r := m.newRow(Request, s, e)
-	r.Method, r.ID, r.RequestBytes, r.Status = m.intern(msg.Method), clip.String(string(msg.ID), maxName), in.size, Pending
-	f := m.requestFields(r.Method, msg.Params)
+	r := m.timeline.newRow(Request, s, e)
+	r.Method, r.ID, r.RequestBytes, r.Status = m.names.intern(msg.Method), clip.String(string(msg.ID), maxName), in.size, Pending
+	f := m.names.requestFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	if f.revision != "" && e.Dir == capture.ToServer {
 		r.Revision = f.revision
@@ -76,15 +74,15 @@ func (m *Model) request(in *incoming) {
 		f.peer.copyTo(&s.Client)
 	}
 	if r.Method == mcp.MethodInitialize {
-		s.setClient(msg.Params, m)
+		s.setClient(msg.Params, m.names)
 	}
 	parent := m.parentOfRequest(s, r, &f, rt)
-	m.addRow(r, parent)
+	m.timeline.add(r, parent)
 	// The parent was evicted, or is nested too deeply.
 	if r.Parent == nil || r.Parent != parent && r.Role != ServerRequest {
 		r.Role = ""
 	}
-	m.attachHTTP(rt, r)
+	rt.attach(r)
 	m.beginRequest(r, &f)
 	if msg.Call == nil { // it cannot be paired
 		return
@@ -141,23 +139,23 @@ func (m *Model) response(in *incoming) {
 		r, _ = msg.Call.Owner.(*Row)
 	}
 	if r == nil {
-		if msg.Call != nil && msg.Call.N > 0 && m.evicted > 0 {
+		if msg.Call != nil && msg.Call.N > 0 && m.timeline.evicted > 0 {
 			return // its request was evicted
 		}
-		r = m.newRow(Response, s, e)
+		r = m.timeline.newRow(Response, s, e)
 		r.ID, r.RequestBytes, r.Excerpt = clip.String(string(msg.ID), maxName), in.size, excerpt(e.Data)
-		m.addRow(r, rt.parent())
-		m.attachHTTP(rt, r)
+		m.timeline.add(r, rt.parent())
+		rt.attach(r)
 		return
 	}
-	m.addEvent(r, e.N)
+	r.addEvent(e.N)
 	r.ResponseN, r.ResponseBytes = e.N, in.size
 	switch {
 	case r.Status == Unanswered:
 		m.reopen(r)
 	case r.Done: // canceled, but answered nevertheless
-		m.removePending(r)
-		m.markUpdated(r)
+		r.Session.removePending(r)
+		m.timeline.markUpdated(r)
 		return
 	}
 	m.applyResponse(r, e, &msg.Message)
@@ -165,9 +163,9 @@ func (m *Model) response(in *incoming) {
 	m.nameServer(s)
 	// The client answers the server in a separate HTTP round trip.
 	if rt != nil && rt.row == nil {
-		m.setRoundTripRow(rt, r)
+		rt.setRow(r)
 	}
-	m.markUpdated(r)
+	m.timeline.markUpdated(r)
 }
 
 // reopen reverts abandon: a response came after all, from the tap in place of an exited process.
@@ -190,11 +188,11 @@ func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 		r.Status = Failed
 		r.Code, r.Message = parseError(msg.Error)
 		if r.Code == int(mcp.CodeUnsupportedProtocolVersion) && r.Dir == capture.ToServer {
-			r.Session.setSupported(jsonwire.Lookup(jsonwire.Lookup(msg.Error, "data"), "supported"), m)
+			r.Session.setSupported(jsonwire.Lookup(jsonwire.Lookup(msg.Error, "data"), "supported"), m.names)
 		}
 		return
 	}
-	f := m.resultFields(r.Method, msg.Result)
+	f := m.names.resultFields(r.Method, msg.Result)
 	r.ResultInfo = f.ResultInfo
 	r.Status = OK
 	switch {
@@ -217,7 +215,7 @@ func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 	}
 	switch r.Method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
-		r.Session.setServer(r.Method, msg.Result, m)
+		r.Session.setServer(r.Method, msg.Result, m.names)
 	case mcp.MethodToolsList:
 		m.stats.addDefinitions(r, msg.Result)
 	}
@@ -230,7 +228,7 @@ func (m *Model) applyResponse(r *Row, e *capture.Event, msg *jsonrpc.Message) {
 // endRequest updates the parents and statistics when a request ends.
 func (m *Model) endRequest(r *Row, at time.Duration) {
 	r.Done = true
-	m.removePending(r)
+	r.Session.removePending(r)
 	st := m.stats.forRow(r)
 	st.addResponse(r)
 	switch r.Role {
@@ -244,7 +242,7 @@ func (m *Model) endRequest(r *Row, at time.Duration) {
 		if r.Status != InputRequired {
 			st.addOutcome(head)
 		}
-		m.markUpdated(head)
+		m.timeline.markUpdated(head)
 		return
 	case ServerRequest:
 		for p := r.Parent; p != nil; p = p.Parent {
@@ -270,7 +268,7 @@ func (m *Model) abandon(r *Row) {
 		r.Latency = r.abandonedAt - r.T
 		r.ClientTime += r.inputWait()
 	}
-	m.removePending(r)
+	r.Session.removePending(r)
 	if r.Kind == Request {
 		r.Status = Unanswered
 		if h := r.HTTP; h != nil && h.Status >= 400 {
@@ -282,7 +280,7 @@ func (m *Model) abandon(r *Row) {
 			r.Parent.InputRounds.Wall = max(r.Parent.InputRounds.Wall, r.abandonedAt-r.Parent.T)
 		}
 	}
-	m.markUpdated(r)
+	m.timeline.markUpdated(r)
 }
 
 // inputWait returns how long the server had waited for the client when the row was abandoned.
@@ -423,7 +421,7 @@ func (m *Model) applyPoll(r *Row, at time.Duration, f *resultFields) {
 			owner.Status = ToolFailed
 		}
 		m.setTaskState(owner, state, at, f.isError)
-		m.markUpdated(owner)
+		m.timeline.markUpdated(owner)
 		return
 	}
 	if f.inner != nil {
@@ -453,20 +451,20 @@ func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError
 	case "cancelled":
 		owner.Status = Canceled
 	default:
-		m.markUpdated(owner)
+		m.timeline.markUpdated(owner)
 		return
 	}
 	t.isFinal = true
 	t.Wall = max(0, at-owner.T)
 	m.stats.forRow(owner).addOutcome(owner)
-	m.markUpdated(owner)
+	m.timeline.markUpdated(owner)
 }
 
 func (m *Model) notification(in *incoming) {
 	s, e, msg, rt := in.session, in.event, in.msg, in.roundTrip
-	r := m.newRow(Notification, s, e)
-	r.Method, r.RequestBytes = m.intern(msg.Method), in.size
-	f := m.notificationFields(r.Method, msg.Params)
+	r := m.timeline.newRow(Notification, s, e)
+	r.Method, r.RequestBytes = m.names.intern(msg.Method), in.size
+	f := m.names.notificationFields(r.Method, msg.Params)
 	r.Target, r.Excerpt = f.target, f.excerpt
 	switch r.Method {
 	case mcp.NotificationProgress:
@@ -475,8 +473,8 @@ func (m *Model) notification(in *incoming) {
 		r.Kind = Log
 	}
 	parent := m.parentOfNotification(s, r, &f, rt)
-	m.addRow(r, parent)
-	m.attachHTTP(rt, r)
+	m.timeline.add(r, parent)
+	rt.attach(r)
 	if parent == nil {
 		return
 	}
@@ -535,7 +533,7 @@ func (m *Model) applyCancellation(r *Row, at time.Duration) {
 	r.Status, r.Done, r.Latency = Canceled, true, max(0, at-r.T)
 	delete(r.Session.inFlight, r)
 	m.stats.forRow(r).addOutcome(r)
-	m.markUpdated(r)
+	m.timeline.markUpdated(r)
 }
 
 func opposite(d capture.Dir) capture.Dir {
@@ -553,330 +551,4 @@ func hashTexts(texts ...[]byte) uint64 {
 		h.Write([]byte{0})
 	}
 	return h.Sum64() | 1
-}
-
-// The functions below expect JSON that jsonrpc.Parse has validated.
-
-// requestFields holds the fields of a request's params that the model uses.
-type requestFields struct {
-	target, excerpt string
-	// revision is the protocol version in _meta.
-	revision string
-	peer     PeerInfo
-	// token is the progress token.
-	token       string
-	task        string
-	relatedTask string
-	// isTaskRequest reports whether the method begins with "tasks/".
-	isTaskRequest bool
-	// isRetry reports whether the request is a further round.
-	isRetry bool
-	// stateHash is the hash of requestState. Zero means none.
-	stateHash uint64
-	// paramsHash is the hash of the other params, if the method allows rounds.
-	paramsHash uint64
-}
-
-func (m *Model) requestFields(method string, params []byte) (f requestFields) {
-	if len(params) == 0 || params[0] != '{' {
-		return f
-	}
-	f.isTaskRequest = strings.HasPrefix(method, "tasks/")
-	key := targetKey(method)
-	var arguments []byte
-	for p := jsonwire.ObjectMembers(params); p.Next(); {
-		v := p.Value()
-		switch {
-		case p.KeyIs("_meta"):
-			m.parseRequestMeta(&f, v)
-			continue
-		case p.KeyIs("inputResponses"):
-			f.isRetry = true
-			continue
-		case p.KeyIs("requestState"):
-			f.isRetry, f.stateHash = true, hashTexts(v)
-			continue
-		case p.KeyIs("taskId"):
-			f.task = stringText(v)
-		case p.KeyIs("arguments"):
-			arguments = v
-		}
-		if key != "" && p.KeyIs(key) {
-			f.target = m.intern([]byte(stringText(v)))
-		}
-		// The sum does not depend on the order of the members.
-		if allowsInputRounds(method) {
-			f.paramsHash += hashTexts(p.RawKey(), v)
-		}
-	}
-	if f.target == "" && method == mcp.MethodComplete {
-		f.target = m.completionTarget(params)
-	}
-	switch {
-	case len(arguments) > 0:
-		f.excerpt = excerptOfMembers(arguments)
-	case key == "" || method == mcp.MethodCreateMessage:
-		f.excerpt = excerptOfMembers(params)
-	}
-	return f
-}
-
-// targetKey returns the member of the params that names the target of a request, or "".
-func targetKey(method string) string {
-	switch method {
-	case mcp.MethodToolsCall, mcp.MethodPromptsGet:
-		return "name"
-	case mcp.MethodResourcesRead, mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe, mcp.NotificationResourceUpdated:
-		return "uri"
-	case mcp.MethodTasksGet, mcp.MethodTasksResult, mcp.MethodTasksCancel, mcp.MethodTasksUpdate:
-		return "taskId"
-	case mcp.MethodSetLevel, mcp.NotificationMessage:
-		return "level"
-	case mcp.MethodElicit:
-		return "message"
-	case mcp.MethodInitialize:
-		return "protocolVersion"
-	}
-	return ""
-}
-
-func (m *Model) completionTarget(params []byte) string {
-	ref := jsonwire.Lookup(params, "ref")
-	if v := jsonwire.Lookup(ref, "name"); v != nil {
-		return m.intern([]byte(stringText(v)))
-	}
-	return m.intern([]byte(stringText(jsonwire.Lookup(ref, "uri"))))
-}
-
-func (m *Model) parseRequestMeta(f *requestFields, meta []byte) {
-	if len(meta) == 0 || meta[0] != '{' {
-		return
-	}
-	for p := jsonwire.ObjectMembers(meta); p.Next(); {
-		v := p.Value()
-		switch {
-		case p.KeyIs(mcp.MetaProtocolVersion):
-			f.revision = m.intern([]byte(stringText(v)))
-		case p.KeyIs(mcp.MetaClientInfo):
-			f.peer.setImplementation(v, m)
-		case p.KeyIs(mcp.MetaClientCapabilities):
-			f.peer.Capabilities = m.capabilityNames(v)
-		case p.KeyIs(mcp.MetaProgressToken):
-			f.token = scalarKey(v)
-		case p.KeyIs(mcp.MetaRelatedTask):
-			f.relatedTask = stringText(jsonwire.Lookup(v, "taskId"))
-		}
-	}
-}
-
-// resultFields holds the fields of a result that the model uses.
-type resultFields struct {
-	ResultInfo
-	isError         bool
-	stateHash       uint64
-	task, taskState string
-	peer            PeerInfo
-	// inner describes the result inside a task.
-	inner      *ResultInfo
-	innerError bool
-}
-
-func (m *Model) resultFields(method string, result []byte) (f resultFields) {
-	if len(result) == 0 || result[0] != '{' {
-		return f
-	}
-	for p := jsonwire.ObjectMembers(result); p.Next(); {
-		v := p.Value()
-		switch {
-		case p.KeyIs("resultType"):
-			if t := stringText(v); t != string(mcp.ResultTypeComplete) {
-				f.ResultType = m.intern([]byte(t))
-			}
-		case p.KeyIs("isError"):
-			f.isError = string(v) == "true"
-		case p.KeyIs("requestState"):
-			f.stateHash = hashTexts(v)
-		case p.KeyIs("structuredContent"):
-			f.Structured = true
-		case p.KeyIs("nextCursor"):
-			f.HasMore = true
-		case p.KeyIs("taskId"):
-			f.task = stringText(v)
-		case p.KeyIs("status"):
-			f.taskState = stringText(v)
-		case p.KeyIs("task"): // revision 2025-11-25
-			f.task, f.taskState = stringText(jsonwire.Lookup(v, "taskId")), stringText(jsonwire.Lookup(v, "status"))
-		case p.KeyIs("inputRequests"):
-			f.ListName, f.Count = "inputs", count(v)
-		case p.KeyIs("result"):
-			inner := m.resultFields("", v)
-			f.inner, f.innerError = &inner.ResultInfo, inner.isError
-		case p.KeyIs("_meta"):
-			f.peer.setImplementation(jsonwire.Lookup(v, mcp.MetaServerInfo), m)
-		default:
-			f.addList(&p, v)
-		}
-	}
-	if method != mcp.MethodToolsCall && !strings.HasPrefix(method, "tasks/") && f.ResultType != "task" {
-		f.task = ""
-	}
-	return f
-}
-
-// addList sets ListName, Count and Text if the member is a known list.
-func (f *resultFields) addList(p *jsonwire.Members, v []byte) {
-	for _, name := range [...]string{"content", "contents", "messages", "tools", "prompts", "resources", "resourceTemplates", "roots", "tasks"} {
-		if !p.KeyIs(name) || len(v) == 0 || v[0] != '[' {
-			continue
-		}
-		f.ListName, f.Count = name, count(v)
-		if name != "content" {
-			return
-		}
-		for el := jsonwire.ArrayElements(v); el.Next(); {
-			if t := jsonwire.Lookup(el.Value(), "text"); t != nil {
-				f.Text = clip.String(stringText(t), maxExcerpt)
-				return
-			}
-		}
-		return
-	}
-}
-
-// notificationFields holds the fields of a notification's params that the model uses.
-type notificationFields struct {
-	target, excerpt          string
-	requestID, token         string
-	task, taskState          string
-	relatedTask              string
-	subscription             string
-	inner                    *ResultInfo
-	innerError               bool
-	progress, total, message string
-}
-
-func (m *Model) notificationFields(method string, params []byte) (f notificationFields) {
-	if len(params) == 0 || params[0] != '{' {
-		return f
-	}
-	f.excerpt = excerptOfMembers(params)
-	key := targetKey(method)
-	for p := jsonwire.ObjectMembers(params); p.Next(); {
-		v := p.Value()
-		switch {
-		case p.KeyIs("_meta"):
-			f.relatedTask = stringText(jsonwire.Lookup(jsonwire.Lookup(v, mcp.MetaRelatedTask), "taskId"))
-			f.subscription = scalarKey(jsonwire.Lookup(v, mcp.MetaSubscriptionID))
-		case p.KeyIs("requestId"):
-			f.requestID = scalarKey(v)
-		case p.KeyIs("progressToken"):
-			f.token = scalarKey(v)
-		case p.KeyIs("progress"):
-			f.progress = clip.String(string(v), 32)
-		case p.KeyIs("total"):
-			f.total = clip.String(string(v), 32)
-		case p.KeyIs("message"), p.KeyIs("data"), p.KeyIs("reason"):
-			if v[0] == '"' {
-				f.excerpt = clip.String(stringText(v), maxExcerpt)
-			} else {
-				f.excerpt = excerpt(v)
-			}
-			f.message = f.excerpt
-		case p.KeyIs("taskId"):
-			f.task = stringText(v)
-		case p.KeyIs("status"):
-			f.taskState = stringText(v)
-		case p.KeyIs("result"):
-			inner := m.resultFields("", v)
-			f.inner, f.innerError = &inner.ResultInfo, inner.isError
-		}
-		if key != "" && p.KeyIs(key) {
-			f.target = m.intern([]byte(stringText(v)))
-		}
-	}
-	if method == mcp.NotificationProgress {
-		f.target = f.progress
-		if f.total != "" {
-			f.target += "/" + f.total
-		}
-		f.excerpt = f.message
-	}
-	if f.task != "" {
-		f.target, f.excerpt = clip.String(f.task, maxName), f.taskState
-	}
-	return f
-}
-
-func parseError(e []byte) (code int, message string) {
-	n, _ := jsonwire.ParseInt(jsonwire.Lookup(e, "code"))
-	return int(n), clip.String(stringText(jsonwire.Lookup(e, "message")), maxExcerpt)
-}
-
-// stringText returns the beginning of a JSON string, unquoted, or "" for any other value.
-func stringText(v []byte) string {
-	if len(v) < 2 || v[0] != '"' {
-		return ""
-	}
-	raw := v[1 : len(v)-1]
-	// Cut before an escape that may be incomplete: a surrogate pair has twelve characters.
-	if len(raw) > 8*maxName {
-		raw = raw[:8*maxName]
-		if i := bytes.IndexByte(raw[len(raw)-12:], '\\'); i >= 0 {
-			raw = raw[:len(raw)-12+i]
-		}
-		// An odd number of backslashes would escape what follows.
-		if n := len(raw) - len(bytes.TrimRight(raw, `\`)); n%2 == 1 {
-			raw = raw[:len(raw)-1]
-		}
-	}
-	return jsonwire.UnquoteString(raw)
-}
-
-// scalarKey returns the same text for equal strings and numbers.
-func scalarKey(v []byte) string {
-	if len(v) == 0 || len(v) > maxName {
-		return ""
-	}
-	return idText(jsonrpc.ID(v))
-}
-
-// count returns the number of elements or members of v.
-func count(v []byte) (n int) {
-	switch {
-	case len(v) == 0:
-	case v[0] == '[':
-		for el := jsonwire.ArrayElements(v); el.Next(); {
-			n++
-		}
-	case v[0] == '{':
-		for m := jsonwire.ObjectMembers(v); m.Next(); {
-			n++
-		}
-	}
-	return n
-}
-
-// excerpt returns the beginning of a payload.
-func excerpt(b []byte) string {
-	const more = 4 // so that clip sees the cut
-	return clip.String(string(b[:min(len(b), maxExcerpt+more)]), maxExcerpt)
-}
-
-// excerptOfMembers returns the members of an object without _meta: the texts, then others as
-// name=value. It returns the beginning of any other value.
-func excerptOfMembers(object []byte) string {
-	if len(object) == 0 || object[0] != '{' {
-		return excerpt(object)
-	}
-	var texts, pairs []byte
-	for p := jsonwire.ObjectMembers(object); len(texts) <= maxExcerpt && p.Next(); {
-		v := p.Value()
-		if text := stringText(v); text != "" {
-			texts = append(append(texts, text...), "  "...)
-		} else if !p.KeyIs("_meta") && len(pairs) <= maxExcerpt {
-			pairs = append(append(append(pairs, p.KeyString()...), '='), v[:min(len(v), maxExcerpt)]...)
-			pairs = append(pairs, "  "...)
-		}
-	}
-	return excerpt(bytes.TrimRight(append(texts, pairs...), " "))
 }

@@ -3,9 +3,7 @@ package trace
 import (
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
-	"time"
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/filter"
@@ -24,13 +22,10 @@ const (
 )
 
 const (
-	maxRoundTrips = 1 << 14 // HTTP round trips in progress
-	maxInterned   = 4096    // interned names
-	maxEvents     = 32      // event numbers in Row.Events
-	maxName       = 256     // bytes of a name
-	maxExcerpt    = 160     // bytes
-	maxDepth      = 6       // nesting of rows
-	maxUndecided  = 10_000  // rows that follow a row before Options.Keep decides about it
+	maxEvents  = 32  // event numbers in Row.Events
+	maxName    = 256 // bytes of a name
+	maxExcerpt = 160 // bytes
+	maxDepth   = 6   // nesting of rows
 )
 
 // Options configures a [Model]. A nil *Options means the defaults.
@@ -80,34 +75,13 @@ type Change struct {
 
 // A Model builds a timeline from events. See the package comment.
 type Model struct {
-	opts         Options
-	messages     *messages.Source
-	captures     map[string]*Capture
-	captureOrder []*Capture
-	// captureCount counts all captures, including those that captures no longer has.
-	captureCount int
-	// servers has the indexes of servers by name.
-	servers map[string]int
-	// rows is the timeline, oldest first.
-	rows []*Row
-	// first is the index in rows of the oldest row.
-	first int
-	// undecided is the index in rows of the first row that Options.Keep has not decided about.
-	undecided int
-	// lastPlace is the highest Place so far.
-	lastPlace int64
-	// count is the number of rows at all levels.
-	count   int
-	seq     uint64
-	evicted uint64
-	// past counts the properties of the evicted rows of the timeline.
-	past           facetCounts
-	roundTrips     map[roundTripKey]*roundTrip
-	roundTripOrder []roundTripKey
-	names          map[string]string
-	stats          statTable
-	changes        []Change
-	hits           filter.Hits
+	opts       Options
+	messages   *messages.Source
+	captures   captureTable
+	timeline   timeline
+	roundTrips roundTrips
+	names      nameTable
+	stats      statTable
 }
 
 // maxPending limits the requests that wait for their response.
@@ -116,13 +90,13 @@ const maxPending = 65536
 // New returns an empty model. opts may be nil.
 func New(opts *Options) *Model {
 	m := &Model{
-		captures: map[string]*Capture{}, roundTrips: map[roundTripKey]*roundTrip{}, names: map[string]string{}, servers: map[string]int{},
-		stats: newStatTable(), past: newFacetCounts(),
+		captures: captureTable{byID: map[string]*Capture{}, servers: map[string]int{}}, timeline: timeline{past: newFacetCounts()},
+		roundTrips: roundTrips{byKey: map[roundTripKey]*roundTrip{}}, names: nameTable{}, stats: newStatTable(),
 	}
 	if opts != nil {
 		m.opts = *opts
 	}
-	m.seq = m.opts.FirstSeq
+	m.timeline.opts, m.timeline.seq = &m.opts, m.opts.FirstSeq
 	defaults.IfNotPositive(&m.opts.MaxRows, DefaultMaxRows)
 	defaults.IfNotPositive(&m.opts.MaxChildren, DefaultMaxChildren)
 	m.messages = messages.New(min(m.opts.MaxRows, maxPending))
@@ -133,11 +107,11 @@ func New(opts *Options) *Model {
 // the head of the event's capture, as returned by [capture.Reader.Head]; it may be nil if the
 // event with the head is added too. Add does not keep e.
 func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
-	m.changes, m.hits = m.changes[:0], 0
+	m.timeline.begin()
 	if e.Head != nil {
 		head = e.Head
 	}
-	c := m.capture(head, e.Capture)
+	c := m.captures.of(head, e.Capture, m)
 	if e.Kind == capture.KindHead || e.Kind == capture.KindTail {
 		return nil
 	}
@@ -151,7 +125,7 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	}
 	frame := m.messages.Add(e)
 	if m.opts.Scan != nil {
-		m.hits = m.opts.Scan(e, frame)
+		m.timeline.hits = m.opts.Scan(e, frame)
 	}
 	switch e.Kind {
 	case capture.KindMessage:
@@ -161,55 +135,21 @@ func (m *Model) Add(head *capture.Head, e *capture.Event) []Change {
 	default:
 		m.otherEvent(s, e)
 	}
-	m.dropUnwanted()
-	m.evictRows()
-	return m.changes
-}
-
-// capture returns the capture that an event belongs to, and adds it if it is new.
-func (m *Model) capture(h *capture.Head, id string) *Capture {
-	if h != nil && id == "" {
-		id = h.ID
-	}
-	if c := m.captures[id]; c != nil {
-		return c
-	}
-	if h == nil || h.ID != id {
-		h = &capture.Head{ID: id}
-	}
-	c := newCapture(h, m)
-	c.Index, c.ServerIndex = m.captureCount, m.serverIndex(c.Name)
-	m.captureCount++
-	if len(m.captureOrder) >= maxCaptures {
-		delete(m.captures, m.captureOrder[0].ID)
-		m.captureOrder = slices.Delete(m.captureOrder, 0, 1)
-	}
-	m.captures[id] = c
-	m.captureOrder = append(m.captureOrder, c)
-	return c
-}
-
-// serverIndex returns the index of a name, which is new or known. Above maxCaptures names, all new
-// ones share one.
-func (m *Model) serverIndex(name string) int {
-	i, known := m.servers[name]
-	if !known && len(m.servers) < maxCaptures {
-		i = len(m.servers)
-		m.servers[name] = i
-	}
-	return i
+	m.timeline.dropUnwanted()
+	m.timeline.evictOldest()
+	return m.timeline.changes
 }
 
 // HasSeveralCaptures reports whether the model has had events of more than one capture. The numbers
 // of events are unique only together with [Capture.Letter] then.
-func (m *Model) HasSeveralCaptures() bool { return m.captureCount > 1 }
+func (m *Model) HasSeveralCaptures() bool { return m.captures.count > 1 }
 
 // Finish declares that no more events come: pending requests become [Unanswered]. It returns the
 // changes as [Model.Add] does.
 func (m *Model) Finish() []Change {
-	m.changes, m.hits = m.changes[:0], 0
+	m.timeline.begin()
 	var open []*Row
-	for _, r := range m.rows[m.first:] {
+	for _, r := range m.Rows() {
 		for x := range r.All() {
 			if !x.Done && (x.Kind == Request || x.Kind == HTTP) {
 				open = append(open, x)
@@ -219,27 +159,30 @@ func (m *Model) Finish() []Change {
 	for _, r := range open {
 		m.abandon(r)
 	}
-	return m.changes
+	return m.timeline.changes
 }
 
 // Rows returns the timeline, oldest first. The slice is valid until the next call that changes the
 // model. The caller must not modify it.
-func (m *Model) Rows() []*Row { return m.rows[m.first:] }
+func (m *Model) Rows() []*Row { return m.timeline.live() }
 
 // TotalRows returns the number of rows that the timeline has had, including evicted ones.
-func (m *Model) TotalRows() uint64 { return uint64(len(m.Rows())) + m.evicted }
+func (m *Model) TotalRows() uint64 { return uint64(len(m.Rows())) + m.timeline.evicted }
 
 // EvictedRows returns the number of rows evicted from the timeline.
-func (m *Model) EvictedRows() uint64 { return m.evicted }
+func (m *Model) EvictedRows() uint64 { return m.timeline.evicted }
 
 // Find returns the row that event n of a capture belongs to, or nil. An empty captureID means the
 // only capture.
 func (m *Model) Find(captureID string, n uint64) *Row {
-	if c := m.captureByID(captureID); c != nil {
+	if c := m.captures.find(captureID); c != nil {
 		return c.events.row(n)
 	}
 	return nil
 }
+
+// RowOf returns the row with a number, also inside another row, or nil.
+func (m *Model) RowOf(seq uint64) *Row { return m.timeline.find(seq) }
 
 // Settled reports whether no row of the timeline has, or can still get, an event with a number up
 // to n. All rows with such events are evicted then.
@@ -249,7 +192,7 @@ func (m *Model) Settled(n uint64) bool {
 			return false
 		}
 	}
-	for _, rt := range m.roundTrips {
+	for _, rt := range m.roundTrips.byKey {
 		if rt.row == nil && len(rt.events) > 0 && rt.events[0] <= n {
 			return false
 		}
@@ -257,15 +200,8 @@ func (m *Model) Settled(n uint64) bool {
 	return true
 }
 
-func (m *Model) captureByID(id string) *Capture {
-	if id == "" && len(m.captureOrder) == 1 {
-		return m.captureOrder[0]
-	}
-	return m.captures[id]
-}
-
 // Captures returns the captures, in the order of their first events.
-func (m *Model) Captures() []*Capture { return slices.Clone(m.captureOrder) }
+func (m *Model) Captures() []*Capture { return slices.Clone(m.captures.order) }
 
 // Sessions returns the sessions of a capture, ordered by number.
 func (c *Capture) Sessions() []*Session {
@@ -282,229 +218,19 @@ func (c *Capture) Sessions() []*Session {
 	return list
 }
 
-// newRow returns a row that begins with e.
-func (m *Model) newRow(kind Kind, s *Session, e *capture.Event) *Row {
-	m.seq++
-	return &Row{Seq: m.seq, Kind: kind, Capture: s.Capture, Session: s, N: e.N, T: e.T, At: e.At, Dir: e.Dir}
-}
-
-// addRow adds r to the timeline, or inside parent if that is not nil.
-func (m *Model) addRow(r, parent *Row) {
-	if parent != nil && parent.evicted {
-		parent = nil
-	}
-	for parent != nil && parent.depth() >= maxDepth {
-		parent = parent.Parent
-	}
-	m.count++
-	r.Session.Rows++
-	m.addEvent(r, r.N)
-	if parent != nil {
-		r.Parent = parent
-		parent.Children = append(parent.Children, r)
-		m.addHits(r)
-		m.changes = append(m.changes, Change{Added, r})
-		if len(parent.Children) > m.opts.MaxChildren {
-			m.unlink(parent.Children[0])
-			parent.Children = slices.Delete(parent.Children, 0, 1)
-			parent.EvictedChildren++
-		}
-		return
-	}
-	m.addHits(r)
-	m.insert(r)
-	m.changes = append(m.changes, Change{Added, r})
-}
-
-// maxLate is how late a row may come and still be inserted by its time. Later ones belong to a
-// capture that was opened afterwards.
-const maxLate = 10 * time.Second
-
-// insert adds a row to the timeline by its time, because the events of several captures arrive in
-// another order.
-func (m *Model) insert(r *Row) {
-	place, c := r.At.UnixNano(), r.Capture
-	if place < m.lastPlace-int64(maxLate) {
-		place = m.lastPlace
-	}
-	i, from := len(m.rows), max(m.first, m.undecided)
-	if place = max(place, c.lastPlace); from > m.first { // not among the rows that are decided
-		place = max(place, m.rows[from-1].Place)
-	}
-	r.Place, c.lastPlace, m.lastPlace = place, place, max(place, m.lastPlace)
-	for i > from && m.rows[i-1].Place > place {
-		i--
-	}
-	m.rows = slices.Insert(m.rows, i, r)
-}
-
-// RowOf returns the row with a number, also inside another row, or nil.
-func (m *Model) RowOf(seq uint64) *Row {
-	rows := m.Rows()
-	// Rows are nearly in the order of their numbers, and those inside another come soon after it.
-	i := sort.Search(len(rows), func(i int) bool { return rows[i].Seq > seq })
-	for _, r := range slices.Backward(rows[:i]) {
-		if f := r.find(seq); f != nil {
-			return f
-		}
-	}
-	for _, r := range rows[i:] {
-		if f := r.find(seq); f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
-// find returns the row with a number, which may be r or inside it, or nil.
-func (r *Row) find(seq uint64) *Row {
-	for x := range r.All() {
-		if x.Seq == seq {
-			return x
-		}
-	}
-	return nil
-}
-
-// addEvent records that event n belongs to r.
-func (m *Model) addEvent(r *Row, n uint64) {
-	if n == 0 || r.evicted || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
-		return
-	}
-	if len(r.Events) == cap(r.Events) { // most rows have up to 2 events, or 5 over HTTP
-		r.Events = append(make([]uint64, 0, len(r.Events)+2), r.Events...)
-	}
-	r.Events = append(r.Events, n)
-	r.Capture.events.add(n, r)
-}
-
-// markUpdated records that the current event changed r.
-func (m *Model) markUpdated(r *Row) {
-	m.addHits(r)
-	if !r.evicted {
-		m.changes = append(m.changes, Change{Updated, r})
-	}
-}
-
-// addHits adds the scan result of the current event to r and the rows that contain it.
-func (m *Model) addHits(r *Row) {
-	for ; m.hits != 0 && r != nil; r = r.Parent {
-		r.Hits |= m.hits
-	}
-}
-
-// evictRows evicts the oldest rows above the limit.
-func (m *Model) evictRows() {
-	for m.count > m.opts.MaxRows && m.first < len(m.rows)-1 {
-		r := m.rows[m.first]
-		m.rows[m.first] = nil
-		m.first++
-		m.evict(r)
-	}
-	if m.first > len(m.rows)/2 && m.first > 1024 {
-		n := copy(m.rows, m.rows[m.first:])
-		clear(m.rows[n:])
-		m.rows, m.first, m.undecided = m.rows[:n], 0, max(0, m.undecided-m.first)
-	}
-}
-
-// dropUnwanted evicts the rows that Options.Keep rejects. It decides about many rows at a time,
-// because it moves the rows behind them.
-func (m *Model) dropUnwanted() {
-	window := min(maxUndecided, m.opts.MaxRows/4)
-	from, end := max(m.undecided, m.first), len(m.rows)-window
-	if m.opts.Keep == nil || end-from < window {
-		return
-	}
-	kept := from
-	for _, r := range m.rows[from:end] {
-		if m.opts.Keep(r) {
-			m.rows[kept] = r
-			kept++
-		} else {
-			m.evict(r)
-		}
-	}
-	n := kept + copy(m.rows[kept:], m.rows[end:])
-	clear(m.rows[n:])
-	m.rows, m.undecided = m.rows[:n], kept
-}
-
-// evict evicts a row that is no longer in the timeline.
-func (m *Model) evict(r *Row) {
-	m.past.add(r)
-	m.unlink(r)
-	m.evicted++
-	m.changes = append(m.changes, Change{Evicted, r})
-}
-
-// unlink removes all references to a row and the rows inside it.
-func (m *Model) unlink(r *Row) {
-	for _, c := range r.Children {
-		m.unlink(c)
-	}
-	m.count--
-	r.evicted = true
-	c, s := r.Capture, r.Session
-	for _, n := range r.Events {
-		c.events.remove(n, r)
-	}
-	m.removePending(r)
-	if k := (tokenKey{r.Dir, r.token}); s.tokens[k] == r {
-		delete(s.tokens, k)
-	}
-	if r.Task != nil && s.task(r.Task.ID) == r {
-		delete(c.tasks, taskKey{s.Side, r.Task.ID})
-	}
-	if r.InputRounds != nil {
-		c.removeAwaiting(r)
-	}
-	if rt := m.roundTrips[roundTripKey{c, r.roundTrip}]; rt != nil && rt.row == r {
-		rt.row = nil
-	}
-}
-
-// removePending records that a request no longer waits for its response.
-func (m *Model) removePending(r *Row) {
-	if r.call == nil {
-		return
-	}
-	r.call.Owner = nil
-	k := requestKey{r.Dir, idText(r.call.ID)}
-	if r.Session.pending[k] == r {
-		delete(r.Session.pending, k)
-	}
-	delete(r.Session.inFlight, r)
-	r.call = nil
-}
-
-// intern returns b as a string. Equal names share memory.
-func (m *Model) intern(b []byte) string {
-	b = b[:min(len(b), maxName)]
-	if s, ok := m.names[string(b)]; ok {
-		return s
-	}
-	if len(m.names) >= maxInterned {
-		clear(m.names)
-	}
-	s := string(b)
-	m.names[s] = s
-	return s
-}
-
 // FinishCapture declares that no more events of a capture come: its pending requests become
 // [Unanswered]. It returns the changes as [Model.Add] does. Later events of the capture are still
 // accepted.
 func (m *Model) FinishCapture(captureID string) []Change {
-	m.changes, m.hits = m.changes[:0], 0
-	c := m.captureByID(captureID)
+	m.timeline.begin()
+	c := m.captures.find(captureID)
 	if c == nil {
 		return nil
 	}
 	for _, r := range m.unfinishedRows(c) {
 		m.abandon(r)
 	}
-	return m.changes
+	return m.timeline.changes
 }
 
 // unfinishedRows returns the pending rows of a capture, oldest first. The rows of a capture that
@@ -552,11 +278,11 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 	if kind == Translate && e.Translation != nil && m.linkTranslation(s.Capture, e) {
 		return
 	}
-	rt := m.roundTrip(s, e.Exchange)
+	rt := m.roundTrips.of(s, e)
 	if kind == Invalid && e.Dir == capture.ToClient && e.Exchange == 0 {
 		kind = Stdout
 	}
-	r := m.newRow(kind, s, e)
+	r := m.timeline.newRow(kind, s, e)
 	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
 	parent := rt.parent()
 	switch kind {
@@ -577,8 +303,8 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 		r.Excerpt = clip.String(e.Translation.Rule, maxExcerpt)
 		parent = s.Capture.events.row(e.Translation.Of)
 	}
-	m.addRow(r, parent)
-	m.attachHTTP(rt, r)
+	m.timeline.add(r, parent)
+	rt.attach(r)
 	if kind == Exit {
 		m.abandonPending(s)
 	}
@@ -630,8 +356,8 @@ func (m *Model) abandonPending(s *Session) {
 		}
 		return 1
 	})
-	hits := m.hits
-	m.hits = 0
+	hits := m.timeline.hits
+	m.timeline.hits = 0
 	for _, r := range open {
 		call := r.call
 		m.abandon(r)
@@ -641,7 +367,7 @@ func (m *Model) abandonPending(s *Session) {
 		// A tap may still answer in place of the exited server; see reopen.
 		r.call, call.Owner = call, r
 	}
-	m.hits = hits
+	m.timeline.hits = hits
 }
 
 func gapText(g *capture.Gap) string {

@@ -89,8 +89,8 @@ type Row struct {
 	// token is the progress token of the request.
 	token      string
 	inputSince time.Duration
-	// roundTrip is the number of the HTTP round trip whose events belong to the row.
-	roundTrip  uint64
+	// roundTrip is the HTTP round trip whose events belong to the row, until it has ended.
+	roundTrip  *roundTrip
 	paramsHash uint64
 	// abandonedAt is when the row could receive nothing more.
 	abandonedAt time.Duration
@@ -537,6 +537,28 @@ func (r *Row) Payloads() iter.Seq[[]byte] {
 	}
 }
 
+// find returns the row with a number, which may be r or inside it, or nil.
+func (r *Row) find(seq uint64) *Row {
+	for x := range r.All() {
+		if x.Seq == seq {
+			return x
+		}
+	}
+	return nil
+}
+
+// addEvent records that event n belongs to the row.
+func (r *Row) addEvent(n uint64) {
+	if n == 0 || r.evicted || len(r.Events) >= maxEvents || slices.Contains(r.Events, n) {
+		return
+	}
+	if len(r.Events) == cap(r.Events) { // most rows have up to 2 events, or 5 over HTTP
+		r.Events = append(make([]uint64, 0, len(r.Events)+2), r.Events...)
+	}
+	r.Events = append(r.Events, n)
+	r.Capture.events.add(n, r)
+}
+
 // A Finding is a violation that a rule reports for an event.
 type Finding struct {
 	// Rule is the id of the rule.
@@ -558,7 +580,7 @@ const maxFindings = 32 // per row
 // and nil if the event has no row. An empty captureID means the only capture. A row keeps its
 // first 32 findings and counts the others.
 func (m *Model) AddFinding(captureID string, event uint64, f Finding) []Change {
-	m.changes, m.hits = m.changes[:0], 0
+	m.timeline.begin()
 	r := m.Find(captureID, event)
 	if r == nil {
 		return nil
@@ -568,8 +590,8 @@ func (m *Model) AddFinding(captureID string, event uint64, f Finding) []Change {
 	} else {
 		r.OmittedFindings++
 	}
-	m.markUpdated(r)
-	return m.changes
+	m.timeline.markUpdated(r)
+	return m.timeline.changes
 }
 
 // CountFindings returns the number of findings of the row and of the rows inside it.

@@ -50,6 +50,59 @@ type Capture struct {
 	awaitingInput map[roundKey][]*Row
 }
 
+// A captureTable has the newest captures of a [Model].
+type captureTable struct {
+	byID map[string]*Capture
+	// order has the captures in the order of their first events.
+	order []*Capture
+	// count counts all captures, including those that byID no longer has.
+	count int
+	// servers has the indexes of servers by name.
+	servers map[string]int
+}
+
+// of returns the capture that an event belongs to, and adds it if it is new.
+func (t *captureTable) of(h *capture.Head, id string, m *Model) *Capture {
+	if h != nil && id == "" {
+		id = h.ID
+	}
+	if c := t.byID[id]; c != nil {
+		return c
+	}
+	if h == nil || h.ID != id {
+		h = &capture.Head{ID: id}
+	}
+	c := newCapture(h, m)
+	c.Index, c.ServerIndex = t.count, t.serverIndex(c.Name)
+	t.count++
+	if len(t.order) >= maxCaptures {
+		delete(t.byID, t.order[0].ID)
+		t.order = slices.Delete(t.order, 0, 1)
+	}
+	t.byID[id] = c
+	t.order = append(t.order, c)
+	return c
+}
+
+// serverIndex returns the index of a name, which is new or known. Above maxCaptures names, all new
+// ones share one.
+func (t *captureTable) serverIndex(name string) int {
+	i, known := t.servers[name]
+	if !known && len(t.servers) < maxCaptures {
+		i = len(t.servers)
+		t.servers[name] = i
+	}
+	return i
+}
+
+// find returns the capture with an id, or nil. An empty id means the only capture.
+func (t *captureTable) find(id string) *Capture {
+	if id == "" && len(t.order) == 1 {
+		return t.order[0]
+	}
+	return t.byID[id]
+}
+
 // An eventIndex maps event numbers to rows. Nearly all numbers of a capture have a row and are used
 // in order, so that it holds them in blocks: a map with an entry for each takes two to four times
 // the memory. The zero value is empty.
@@ -228,6 +281,20 @@ func (s *Session) explainExit(t time.Duration, exit *capture.Exit) {
 	}
 }
 
+// removePending records that a request no longer waits for its response.
+func (s *Session) removePending(r *Row) {
+	if r.call == nil {
+		return
+	}
+	r.call.Owner = nil
+	k := requestKey{r.Dir, idText(r.call.ID)}
+	if s.pending[k] == r {
+		delete(s.pending, k)
+	}
+	delete(s.inFlight, r)
+	r.call = nil
+}
+
 // requestKey identifies a request by direction and id.
 type requestKey struct {
 	dir capture.Dir
@@ -347,11 +414,11 @@ func (m *Model) nameServer(s *Session) {
 // setServerName gives the session the name that its server has given, and reports its rows as
 // renamed.
 func (m *Model) setServerName(s *Session) {
-	s.serverName, s.serverIndex = s.Server.Name, m.serverIndex(s.Server.Name)
+	s.serverName, s.serverIndex = s.Server.Name, m.captures.serverIndex(s.Server.Name)
 	for _, root := range slices.Backward(m.Rows()) {
 		if root.Session == s {
 			for r := range root.All() {
-				m.changes = append(m.changes, Change{Renamed, r})
+				m.timeline.changes = append(m.timeline.changes, Change{Renamed, r})
 			}
 		} else if root.Capture == s.Capture && root.At.Before(s.First) {
 			return // the rows of a capture are in the order of time
@@ -369,48 +436,36 @@ func (s *Session) onlyInFlight() *Row {
 	return nil
 }
 
-const (
-	maxCapabilities = 64 // names kept
-	maxSupported    = 16 // revisions kept
-)
-
 // setClient sets Client from the params of initialize.
-func (s *Session) setClient(params []byte, m *Model) {
+func (s *Session) setClient(params []byte, t nameTable) {
 	if v := stringText(jsonwire.Lookup(params, "protocolVersion")); v != "" && s.Offered == "" {
-		s.Offered = m.intern([]byte(v))
+		s.Offered = t.intern([]byte(v))
 	}
-	s.Client.setImplementation(jsonwire.Lookup(params, "clientInfo"), m)
-	s.Client.Capabilities = m.capabilityNames(jsonwire.Lookup(params, "capabilities"))
+	s.Client.setImplementation(jsonwire.Lookup(params, "clientInfo"), t)
+	s.Client.Capabilities = t.capabilityNames(jsonwire.Lookup(params, "capabilities"))
 }
 
 // setServer sets Server from the result of initialize or server/discover.
-func (s *Session) setServer(method string, result []byte, m *Model) {
+func (s *Session) setServer(method string, result []byte, t nameTable) {
 	if method == mcp.MethodInitialize {
 		s.Era = EraLegacy
-		s.Negotiated = m.intern([]byte(stringText(jsonwire.Lookup(result, "protocolVersion"))))
-		s.Server.setImplementation(jsonwire.Lookup(result, "serverInfo"), m)
+		s.Negotiated = t.text(jsonwire.Lookup(result, "protocolVersion"))
+		s.Server.setImplementation(jsonwire.Lookup(result, "serverInfo"), t)
 	}
-	s.Server.Capabilities = m.capabilityNames(jsonwire.Lookup(result, "capabilities"))
-	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), m)
+	s.Server.Capabilities = t.capabilityNames(jsonwire.Lookup(result, "capabilities"))
+	s.setSupported(jsonwire.Lookup(result, "supportedVersions"), t)
 }
 
 // setSupported sets Supported from the JSON list of revisions.
-func (s *Session) setSupported(list []byte, m *Model) {
+func (s *Session) setSupported(list []byte, t nameTable) {
 	if len(list) == 0 || list[0] != '[' {
 		return
 	}
 	s.Supported = nil
 	for el := jsonwire.ArrayElements(list); el.Next() && len(s.Supported) < maxSupported; {
 		if v := stringText(el.Value()); v != "" {
-			s.Supported = append(s.Supported, m.intern([]byte(v)))
+			s.Supported = append(s.Supported, t.intern([]byte(v)))
 		}
-	}
-}
-
-// setImplementation sets Name and Version from the JSON text of an Implementation.
-func (p *PeerInfo) setImplementation(v []byte, m *Model) {
-	if name := stringText(jsonwire.Lookup(v, "name")); name != "" {
-		p.Name, p.Version = m.intern([]byte(name)), m.intern([]byte(stringText(jsonwire.Lookup(v, "version"))))
 	}
 }
 
@@ -422,29 +477,6 @@ func (p *PeerInfo) copyTo(other *PeerInfo) {
 	if p.Capabilities != nil {
 		other.Capabilities = p.Capabilities
 	}
-}
-
-// capabilityNames returns the sorted names of capabilities and of their members.
-func (m *Model) capabilityNames(v []byte) []string {
-	if len(v) == 0 || v[0] != '{' {
-		return nil
-	}
-	list := []string{}
-	for p := jsonwire.ObjectMembers(v); p.Next() && len(list) < maxCapabilities; {
-		name := m.intern(p.RawKey())
-		list = append(list, name)
-		inner := p.Value()
-		if inner[0] != '{' {
-			continue
-		}
-		for q := jsonwire.ObjectMembers(inner); q.Next() && len(list) < maxCapabilities; {
-			if v := q.Value(); string(v) != "false" {
-				list = append(list, m.intern([]byte(name+"."+string(q.RawKey()[:min(len(q.RawKey()), maxName)]))))
-			}
-		}
-	}
-	slices.Sort(list)
-	return list
 }
 
 // A SessionInfo summarizes a session: its peers, their capabilities and the revision. Its texts

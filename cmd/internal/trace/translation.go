@@ -3,7 +3,6 @@ package trace
 import (
 	"fmt"
 	"slices"
-	"sort"
 
 	"mcpwire/capture"
 )
@@ -36,40 +35,25 @@ func (m *Model) linkTranslation(c *Capture, e *capture.Event) bool {
 			continue
 		}
 		if m.opts.NestForwarded && slices.Contains(tapRules, e.Translation.Rule) {
-			m.nest(to, of)
+			m.timeline.nest(to, of)
 		}
 		of.addLink(Link{e.N, n})
 		to.addLink(Link{e.N, e.Translation.Of})
 		for _, r := range []*Row{of, to} {
-			if m.markUpdated(r); r.Parent != nil {
-				m.markUpdated(r.Root())
+			if m.timeline.markUpdated(r); r.Parent != nil {
+				m.timeline.markUpdated(r.Root())
 			}
 		}
 		linked = true
 	}
 	if linked && len(of.Events) < maxEvents/2 { // leave room for the row's own events
-		m.addEvent(of, e.N)
+		of.addEvent(e.N)
 	}
 	return linked
 }
 
 // tapRules are the rules of a tap with --intercept for messages that it forwarded.
 var tapRules = []string{"forwarded", "passed", "timeout", "delayed", "edited"}
-
-// nest moves a row of the timeline into another row, unless that is inside it: the response to a
-// forwarded request is forwarded too.
-func (m *Model) nest(r, into *Row) {
-	i := m.first + sort.Search(len(m.Rows()), func(i int) bool { return !m.rows[m.first+i].Before(r) })
-	if i == len(m.rows) || m.rows[i] != r || into.Root() == r || into.depth() >= maxDepth || len(into.Children) >= m.opts.MaxChildren {
-		return
-	}
-	if m.rows = slices.Delete(m.rows, i, i+1); i < m.undecided {
-		m.undecided--
-	}
-	r.Parent, r.Role = into, Forwarded
-	into.Children = append(into.Children, r)
-	m.changes = append(m.changes, Change{Moved, r})
-}
 
 // linkText lists the linked rows on a bridge's other side.
 func linkText(r *Row) string {
