@@ -24,7 +24,9 @@ const maxField = 8 << 10
 // An event is recorded as soon as its last byte arrives. Comments between events are recorded as
 // soon as their lines end, because they show that the server is alive.
 type eventSink struct {
-	x *exchange
+	rec *exchangeRecorder
+	// bindEndpoint is called with the data of the endpoint event of HTTP+SSE.
+	bindEndpoint func(data string)
 	// intercept gets the events instead of the record, unless it is nil. Their data is valid during
 	// the call.
 	intercept func(*capture.Event)
@@ -54,7 +56,7 @@ type eventSink struct {
 }
 
 func newEventSink(x *exchange) *eventSink {
-	return &eventSink{x: x, data: x.newBuffer(), sse: new(capture.SSE)}
+	return &eventSink{rec: &x.rec, bindEndpoint: x.bindEndpoint, data: x.rec.newBuffer(), sse: new(capture.SSE)}
 }
 
 var (
@@ -66,7 +68,7 @@ func (s *eventSink) record(e *capture.Event) {
 	if s.intercept != nil {
 		s.intercept(e)
 	} else {
-		s.x.record(e)
+		s.rec.record(e)
 	}
 }
 
@@ -203,7 +205,7 @@ func (s *eventSink) field(line []byte) {
 			return
 		}
 	}
-	s.x.note(capture.ToClient, "a line of the event stream that clients ignore: "+printable(string(line)))
+	s.rec.note(capture.ToClient, "a line of the event stream that clients ignore: "+printable(string(line)))
 }
 
 // parseRetry parses milliseconds and limits them to the largest duration.
@@ -257,7 +259,7 @@ func (s *eventSink) recordEvent() {
 	}
 	s.record(e)
 	if s.sse.Event == eventEndpoint && !e.Cut {
-		s.x.bindEndpoint(string(e.Data))
+		s.bindEndpoint(string(e.Data))
 	}
 	s.reset()
 }
@@ -270,14 +272,14 @@ func (s *eventSink) reset() {
 // end records an incomplete event, which clients discard.
 func (s *eventSink) end(whole bool) {
 	if s.inLine || len(s.line) > 0 || s.fields {
-		s.x.note(capture.ToClient, "the event stream ended within an event, which clients discard")
-		s.x.recordPart(capture.ToClient, s.data.buf, 1, "")
+		s.rec.note(capture.ToClient, "the event stream ended within an event, which clients discard")
+		s.rec.part(capture.ToClient, s.data.buf, 1, "")
 	} else {
 		s.recordComments()
 	}
 	s.reset()
 	if !whole {
-		s.x.note(capture.ToClient, "the event stream broke off")
+		s.rec.note(capture.ToClient, "the event stream broke off")
 	}
 }
 
@@ -289,14 +291,14 @@ const eventEndpoint = "endpoint"
 // bindEndpoint assigns POST requests to the endpoint to the session of this stream, which carries
 // the responses.
 func (x *exchange) bindEndpoint(data string) {
-	if x.r.Method != http.MethodGet {
+	if x.down.r.Method != http.MethodGet {
 		return
 	}
 	ref, err := url.Parse(data)
 	if err != nil {
 		return
 	}
-	x.h.sessions.bind(endpointSpace, x.r.URL.ResolveReference(ref).RequestURI(), x)
+	x.h.sessions.bind(endpointSpace, x.down.r.URL.ResolveReference(ref).RequestURI(), &x.session)
 }
 
 // rewriteURL returns the reference that leads through the tap, and whether it differs from data.
@@ -305,19 +307,19 @@ func (x *exchange) bindEndpoint(data string) {
 func (x *exchange) rewriteURL(what, data string) (string, bool) {
 	ref, err := url.Parse(data)
 	if err != nil {
-		x.note(capture.ToClient, what+" contains no URL: "+printable(err.Error()))
+		x.rec.note(capture.ToClient, what+" contains no URL: "+printable(err.Error()))
 		return data, false
 	}
 	if ref.Host == "" {
 		return data, false
 	}
 	if !x.sameOrigin(ref) {
-		x.note(capture.ToClient, what+" names another origin than the server's, and bypasses the tap: "+printable(data))
+		x.rec.note(capture.ToClient, what+" names another origin than the server's, and bypasses the tap: "+printable(data))
 		return data, false
 	}
 	scheme := ""
 	if ref.Scheme != "" {
-		if scheme = "http:"; x.r.TLS != nil {
+		if scheme = "http:"; x.down.r.TLS != nil {
 			scheme = "https:"
 		}
 	}
@@ -327,8 +329,8 @@ func (x *exchange) rewriteURL(what, data string) (string, bool) {
 	} else {
 		rest = ""
 	}
-	to := scheme + "//" + x.r.Host + rest
-	x.note(capture.ToClient, what+" was rewritten from "+printable(data)+" to "+printable(to))
+	to := scheme + "//" + x.down.r.Host + rest
+	x.rec.note(capture.ToClient, what+" was rewritten from "+printable(data)+" to "+printable(to))
 	return to, true
 }
 

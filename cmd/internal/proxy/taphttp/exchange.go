@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -16,138 +14,49 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"mcpwire/capture"
-	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/trace/httphead"
 )
 
 // An exchange is a request with its response.
 type exchange struct {
-	h      *Handler
-	w      http.ResponseWriter
-	r      *http.Request
-	rc     *http.ResponseController
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	number uint64
-	// conn is nil if another listener accepted the connection.
-	conn *clientConn
-	// isEndpoint reports a request to the MCP endpoint.
-	isEndpoint bool
-
-	// The handler's sessions owns these fields.
-	connNumber *connNumber
-	session    uint64
-	// overSSE reports a message of a client of HTTP+SSE.
-	overSSE bool
-	// provisional reports that the number is the connection's and may become a session's.
-	provisional bool
-
+	h       *Handler
+	down    downstream
+	rec     exchangeRecorder
+	session exchangeSession
+	interim interim
 	// header is the header of the request on the wire, or nil if unknown.
 	header []capture.Header
-	// endRecorded reports that KindEnd was recorded.
-	endRecorded bool
 	// returned reports that the handler has returned or is about to.
 	returned atomic.Bool
-
-	// bodyRead reports that the whole request body was read.
-	bodyRead atomic.Bool
-	interim  interim
-	// sent reports that the request was sent to the server. It is set only if messages are held.
-	sent bool
-	// buffers are released at the end.
-	buffers []*boundedBuffer
-}
-
-// record records an event of this exchange.
-func (x *exchange) record(e *capture.Event) {
-	if x.h.interceptor != nil {
-		x.recordSides(e)
-		return
-	}
-	e.Session, e.Exchange = x.session, x.number
-	x.h.rec.record(e)
-}
-
-// note records a remark.
-func (x *exchange) note(dir capture.Dir, text string) {
-	x.record(&capture.Event{Kind: capture.KindNote, Dir: dir, Data: []byte(text)})
-}
-
-// recordEnd records the end of the exchange once, with the reason if it is abnormal.
-func (x *exchange) recordEnd(why string) {
-	if !x.endRecorded {
-		x.endRecorded = true
-		e := &capture.Event{Kind: capture.KindEnd}
-		if why != "" {
-			e.Data = []byte(why)
-		}
-		x.record(e)
-	}
-}
-
-// abortLocked ends the exchange, even if its client neither sends nor reads. The handler's lock
-// keeps the exchange from ending: afterwards its deadlines belong to net/http.
-func (x *exchange) abortLocked() {
-	x.cancel(errShutdown)
-	w := x.w
-	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok {
-		w = outer.Unwrap() // wrappers are for one goroutine
-	}
-	rc, past := http.NewResponseController(w), time.Unix(1, 0)
-	rc.SetReadDeadline(past)
-	rc.SetWriteDeadline(past)
-}
-
-// abortErr returns errShutdown after abortLocked. Call it after setting a deadline, which may have
-// replaced that of abortLocked.
-func (x *exchange) abortErr() error {
-	if errors.Is(context.Cause(x.ctx), errShutdown) {
-		return errShutdown
-	}
-	return nil
 }
 
 // finish releases the resources of the exchange.
 func (x *exchange) finish() {
 	x.returned.Store(true)
-	x.recordEnd("the tap failed") // after a panic
-	if x.conn != nil && x.r.ProtoMajor == 1 && !x.bodyRead.Load() && x.abortErr() != nil {
-		x.conn.Close() // net/http would wait for the rest of the body
+	x.rec.end("the tap failed") // after a panic
+	if x.down.conn != nil && x.down.r.ProtoMajor == 1 && !x.down.bodyRead.Load() && x.down.abortErr() != nil {
+		x.down.conn.Close() // net/http would wait for the rest of the body
 	}
-	x.cancel(nil)
-	x.releaseBuffers()
-	x.h.sessions.unassign(x)
+	x.down.cancel(nil)
+	x.rec.releaseBuffers()
+	x.h.sessions.unassign(&x.session)
 	x.h.remove(x)
-}
-
-func (x *exchange) releaseBuffers() {
-	for _, b := range x.buffers {
-		b.release()
-	}
-}
-
-// newBuffer returns a buffer for a body or an event.
-func (x *exchange) newBuffer() *boundedBuffer {
-	b := &boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
-	x.buffers = append(x.buffers, b)
-	return b
 }
 
 // isStandingStream reports whether the exchange is a standing stream.
 func (x *exchange) isStandingStream() bool {
-	return x.r.Method == http.MethodGet || x.r.Header.Get("Mcp-Method") == methodListen
+	return x.down.r.Method == http.MethodGet || x.down.r.Header.Get("Mcp-Method") == methodListen
 }
 
 const methodListen = "subscriptions/listen"
 
 // recordRequest records the head of the request.
 func (x *exchange) recordRequest() {
-	r := x.r
-	if x.conn != nil && r.ProtoMajor == 1 {
-		if list, ok := x.conn.head.take(); ok && sameFields(list, r.Header) {
+	r := x.down.r
+	if x.down.conn != nil && r.ProtoMajor == 1 {
+		if list, ok := x.down.conn.head.take(); ok && sameFields(list, r.Header) {
 			x.header = list
 		}
 	}
@@ -155,68 +64,14 @@ func (x *exchange) recordRequest() {
 	if x.header != nil {
 		head.Headers = x.header
 	}
-	x.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: head})
-}
-
-// expectNextHead notes that the request body was read before any part of the response was sent: the
-// client's next bytes are its next request.
-func (x *exchange) expectNextHead() {
-	x.bodyRead.Store(true)
-	if x.conn != nil && x.r.ProtoMajor == 1 {
-		x.conn.head.expect()
-	}
+	x.rec.record(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: head})
 }
 
 // refuse answers instead of the server. It records no response, since that would be attributed to
 // the server.
 func (x *exchange) refuse(status int, why string) {
-	x.recordEnd("rejected by the tap with status " + strconv.Itoa(status) + ": " + why)
-	x.writeError(status, why)
-}
-
-// writeError sends a response of the tap itself.
-func (x *exchange) writeError(status int, why string) {
-	h := x.w.Header()
-	clear(h)
-	h.Set("Content-Type", "text/plain; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
-	if x.r.ProtoMajor == 1 {
-		// An unread body would precede the next request.
-		h.Set("Connection", "close")
-	}
-	x.w.WriteHeader(status)
-	if x.r.Method != http.MethodHead {
-		x.w.Write([]byte("mcpwire tap: " + why + "\n"))
-	}
-}
-
-// endReason returns the reason for an early end of the exchange, given an error of side.
-func (x *exchange) endReason(side string, err error) string {
-	// net/http also cancels the context of a request when its connection reaches a deadline.
-	switch cause := context.Cause(x.ctx); {
-	case errors.Is(cause, errShutdown):
-		return errShutdown.Error()
-	case errors.Is(err, errSlowReader):
-		return err.Error()
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return side + " timed out"
-	case cause != nil, errors.Is(err, errClientGone):
-		return errClientGone.Error()
-	case neterror.IsReset(err):
-		return side + " reset"
-	}
-	var dns *net.DNSError
-	if errors.As(err, &dns) {
-		return side + ": no known address of the host: " + dns.Err
-	}
-	return side + ": " + printable(err.Error())
-}
-
-// printable shortens a text that peers influence, and escapes terminal control characters.
-func printable(s string) string {
-	const most = 300
-	q := strconv.QuoteToASCII(s[:min(len(s), most)])
-	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+	x.rec.end("rejected by the tap with status " + strconv.Itoa(status) + ": " + why)
+	x.down.writeError(status, why)
 }
 
 // forward forwards the request to the server and the response to the client. Its path is:
@@ -243,7 +98,7 @@ func (x *exchange) forward() {
 // answers the client and returns nil.
 func (x *exchange) roundTrip(out *http.Request) (*http.Response, *serverConn) {
 	info := &x.interim
-	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
+	ctx := httptrace.WithClientTrace(x.down.ctx, &httptrace.ClientTrace{
 		GotConn: func(i httptrace.GotConnInfo) {
 			if c, ok := i.Conn.(*serverConn); ok {
 				c.head.expect()
@@ -274,13 +129,13 @@ func (x *exchange) roundTrip(out *http.Request) (*http.Response, *serverConn) {
 
 // upstreamFailed answers a request that has no response.
 func (x *exchange) upstreamFailed(err error) {
-	if x.ctx.Err() != nil {
-		x.recordEnd(x.endReason("upstream", err))
+	if x.down.ctx.Err() != nil {
+		x.rec.end(x.down.endReason("upstream", err))
 		panic(http.ErrAbortHandler)
 	}
-	why := "no response from the server: " + x.endReason("upstream", err)
-	x.h.opts.Logger.Warn("no response from the server", "method", x.r.Method, "path", printable(x.r.URL.Path), "error", err)
-	x.recordEnd(why)
+	why := "no response from the server: " + x.down.endReason("upstream", err)
+	x.h.opts.Logger.Warn("no response from the server", "method", x.down.r.Method, "path", printable(x.down.r.URL.Path), "error", err)
+	x.rec.end(why)
 	status := http.StatusBadGateway
 	if t, ok := errors.AsType[interface {
 		error
@@ -288,14 +143,14 @@ func (x *exchange) upstreamFailed(err error) {
 	}](err); ok && t.Timeout() {
 		status = http.StatusGatewayTimeout
 	}
-	x.writeError(status, why)
+	x.down.writeError(status, why)
 }
 
 // requestFailed ends an exchange with an incomplete request.
 func (x *exchange) requestFailed(err error) {
-	x.recordEnd("the request broke off: " + x.endReason("client", err))
-	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(context.Cause(x.ctx), errShutdown) {
-		x.writeError(http.StatusRequestTimeout, "the request's body did not arrive")
+	x.rec.end("the request broke off: " + x.down.endReason("client", err))
+	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(context.Cause(x.down.ctx), errShutdown) {
+		x.down.writeError(http.StatusRequestTimeout, "the request's body did not arrive")
 		return
 	}
 	panic(http.ErrAbortHandler)
@@ -314,12 +169,12 @@ func isTimeout(err error) bool {
 func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 	u := &url.URL{
 		Scheme: x.h.upstream.Scheme, Host: x.h.upstream.Host,
-		Path: x.r.URL.Path, RawPath: x.r.URL.RawPath, RawQuery: x.r.URL.RawQuery, ForceQuery: x.r.URL.ForceQuery,
+		Path: x.down.r.URL.Path, RawPath: x.down.r.URL.RawPath, RawQuery: x.down.r.URL.RawQuery, ForceQuery: x.down.r.URL.ForceQuery,
 	}
 	out := &http.Request{
-		Method: x.r.Method, URL: u, Host: x.h.upstream.Host, Header: x.upstreamHeader(),
+		Method: x.down.r.Method, URL: u, Host: x.h.upstream.Host, Header: x.upstreamHeader(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: body.ReadCloser, ContentLength: x.r.ContentLength, Trailer: x.r.Trailer,
+		Body: body.ReadCloser, ContentLength: x.down.r.ContentLength, Trailer: x.down.r.Trailer,
 	}
 	// The transport may retry on a connection that was closed before it sent anything.
 	if body.data != nil {
@@ -330,15 +185,15 @@ func (x *exchange) upstreamRequest(body upstreamBody) *http.Request {
 
 // upstreamHeader returns the header of the request for the server.
 func (x *exchange) upstreamHeader() http.Header {
-	header := endToEnd(x.r.Header, x.header)
+	header := endToEnd(x.down.r.Header, x.header)
 	delete(header, "Host")
 	if _, ok := header["User-Agent"]; !ok {
 		header["User-Agent"] = []string{""} // prevents the default of net/http
 	}
-	switch own := x.r.Header.Get("Origin"); {
+	switch own := x.down.r.Header.Get("Origin"); {
 	case x.h.opts.Origin == "", own == "":
 	case !x.h.access.trusts(own):
-		x.note(capture.ToServer, "the Origin header was not changed, because it belongs to a page of another machine")
+		x.rec.note(capture.ToServer, "the Origin header was not changed, because it belongs to a page of another machine")
 	default:
 		for name := range header {
 			if http.CanonicalHeaderKey(name) == "Origin" {
@@ -348,7 +203,7 @@ func (x *exchange) upstreamHeader() http.Header {
 		if x.h.opts.Origin != "drop" {
 			header["Origin"] = []string{x.h.opts.Origin}
 		}
-		x.note(capture.ToServer, "the Origin header was replaced, as configured: "+x.h.opts.Origin)
+		x.rec.note(capture.ToServer, "the Origin header was replaced, as configured: "+x.h.opts.Origin)
 	}
 	return header
 }
@@ -396,31 +251,18 @@ func (x *exchange) forwardInterim(status int, header textproto.MIMEHeader) {
 	if i.done {
 		return
 	}
-	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
+	x.rec.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
 		Status: status, Proto: "HTTP/1.1", Headers: httphead.Headers(http.Header(header), false),
 	}})
-	if x.r.ProtoMajor == 1 && x.r.ProtoMinor == 0 {
+	if x.down.r.ProtoMajor == 1 && x.down.r.ProtoMinor == 0 {
 		return // HTTP/1.0 has no informational responses
 	}
-	h := x.w.Header()
+	h := x.down.w.Header()
 	for name, values := range endToEnd(http.Header(header), nil) {
 		h[name] = values
 	}
-	x.w.WriteHeader(status)
+	x.down.w.WriteHeader(status)
 	clear(h)
-}
-
-// armBodyTimeout sets the deadline for the next piece of the request body.
-func (x *exchange) armBodyTimeout() { x.rc.SetReadDeadline(time.Now().Add(x.h.opts.BodyTimeout)) }
-
-func (x *exchange) disarmBodyTimeout() { x.rc.SetReadDeadline(time.Time{}) }
-
-// clientError distinguishes an interrupted body from an invalid one.
-func (x *exchange) clientError(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.Canceled) {
-		return errClientGone
-	}
-	return err
 }
 
 // minBodyBuffer is the initial buffer size in bytes for a larger announced body.
@@ -441,9 +283,9 @@ func bytesBody(data []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(
 // request body is unread, net/http closes the connection after the response and loses unsent data.
 // Some servers respond before they have read the body.
 func (x *exchange) requestBody() (upstreamBody, error) {
-	r := x.r
+	r := x.down.r
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
-		x.expectNextHead()
+		x.down.expectNextHead()
 		return upstreamBody{http.NoBody, nil}, nil
 	}
 	media := mediaType(r.Header)
@@ -453,65 +295,65 @@ func (x *exchange) requestBody() (upstreamBody, error) {
 	case expects && short && x.h.interceptor != nil: // the tap requests the body
 		return x.readBody(media)
 	case expects && short:
-		if buffer := x.newBuffer(); buffer.grow(int(r.ContentLength)) {
-			x.rc.EnableFullDuplex()
+		if buffer := x.rec.newBuffer(); buffer.grow(int(r.ContentLength)) {
+			x.down.rc.EnableFullDuplex()
 			return upstreamBody{&expectedBody{x: x, buf: buffer.buf}, nil}, nil
 		}
 	case expects, media == typeLines, !short && (r.ContentLength > 0 || !isJSON(media)):
 	default:
 		return x.readBody(media)
 	}
-	x.rc.EnableFullDuplex()
+	x.down.rc.EnableFullDuplex()
 	return upstreamBody{x.streamBody(nil, media), nil}, nil
 }
 
 // readBody reads the whole body, unless it is too large.
 func (x *exchange) readBody(media string) (upstreamBody, error) {
-	buffer := x.newBuffer()
+	buffer := x.rec.newBuffer()
 	if x.h.interceptor != nil {
 		buffer.max = min(buffer.max, maxHeldBody)
 	}
-	if x.r.ContentLength > 0 {
-		buffer.grow(min(int(x.r.ContentLength), minBodyBuffer))
+	if x.down.r.ContentLength > 0 {
+		buffer.grow(min(int(x.down.r.ContentLength), minBodyBuffer))
 	}
-	defer x.disarmBodyTimeout()
+	defer x.down.disarmBodyTimeout()
 	chunk := chunks.Get().(*[32 << 10]byte)
 	defer chunks.Put(chunk)
 	for {
-		x.armBodyTimeout()
-		if err := x.abortErr(); err != nil {
+		x.down.armBodyTimeout()
+		if err := x.down.abortErr(); err != nil {
 			return upstreamBody{}, err
 		}
-		n, err := x.r.Body.Read(chunk[:])
+		n, err := x.down.r.Body.Read(chunk[:])
 		if kept := buffer.add(chunk[:n]); kept < n {
-			x.rc.EnableFullDuplex()
-			x.disarmBodyTimeout()
+			x.down.rc.EnableFullDuplex()
+			x.down.disarmBodyTimeout()
 			return upstreamBody{x.streamBody(append(buffer.buf[:len(buffer.buf):len(buffer.buf)], chunk[kept:n]...), media), nil}, nil
 		}
-		if int64(len(buffer.buf)) >= minBodyBuffer && int64(cap(buffer.buf)) < x.r.ContentLength {
-			buffer.grow(int(x.r.ContentLength)) // the rest without more copies
+		if int64(len(buffer.buf)) >= minBodyBuffer && int64(cap(buffer.buf)) < x.down.r.ContentLength {
+			buffer.grow(int(x.down.r.ContentLength)) // the rest without more copies
 		}
 		switch {
 		case err == io.EOF:
-			x.expectNextHead()
+			x.down.expectNextHead()
 			if x.h.interceptor == nil { // otherwise, intercept records it
-				x.recordBody(capture.ToServer, buffer.buf, x.r.Header, contentCoding(x.r.Header), true)
+				x.rec.body(capture.ToServer, buffer.buf, x.down.r.Header, contentCoding(x.down.r.Header), true)
 			}
 			return upstreamBody{bytesBody(buffer.buf), buffer.buf}, nil
 		case err != nil:
-			x.recordPart(capture.ToServer, buffer.buf, 1, contentCoding(x.r.Header))
-			return upstreamBody{}, x.clientError(err)
+			x.rec.part(capture.ToServer, buffer.buf, 1, contentCoding(x.down.r.Header))
+			return upstreamBody{}, x.down.clientError(err)
 		}
 	}
 }
 
 // streamBody returns a body that is forwarded as it arrives. first is the part that has been read.
 func (x *exchange) streamBody(first []byte, media string) io.ReadCloser {
-	b := &streamedBody{x: x, src: io.MultiReader(bytes.NewReader(first), x.r.Body)}
+	b := &streamedBody{x: x, src: io.MultiReader(bytes.NewReader(first), x.down.r.Body)}
 	if media == typeLines {
-		b.sink = newLineSink(x, capture.ToServer)
+		b.sink = newLineSink(&x.rec, capture.ToServer)
 	} else {
-		b.sink = &partSink{x: x, dir: capture.ToServer, coding: contentCoding(x.r.Header)}
+		b.sink = &partSink{rec: &x.rec, dir: capture.ToServer, coding: contentCoding(x.down.r.Header)}
 	}
 	return b
 }
@@ -539,7 +381,7 @@ func (b *streamedBody) Read(p []byte) (int, error) {
 	switch {
 	case err == io.EOF:
 		b.sink.end(true)
-		b.x.expectNextHead()
+		b.x.down.expectNextHead()
 	case err != nil:
 		b.sink.end(false)
 	}
@@ -576,21 +418,21 @@ func (b *expectedBody) fill() {
 		b.err = http.ErrBodyReadAfterClose
 		return
 	}
-	n, err := io.ReadFull(b.x.r.Body, b.buf[:b.x.r.ContentLength])
+	n, err := io.ReadFull(b.x.down.r.Body, b.buf[:b.x.down.r.ContentLength])
 	if err == nil {
-		_, err = io.ReadFull(b.x.r.Body, make([]byte, 1)) // expects EOF
+		_, err = io.ReadFull(b.x.down.r.Body, make([]byte, 1)) // expects EOF
 	}
 	if b.x.returned.Load() {
 		b.err = http.ErrBodyReadAfterClose
 		return
 	}
-	if !errors.Is(err, io.EOF) || n < int(b.x.r.ContentLength) {
-		b.x.recordPart(capture.ToServer, b.buf[:n], 1, contentCoding(b.x.r.Header))
-		b.err = b.x.clientError(err)
+	if !errors.Is(err, io.EOF) || n < int(b.x.down.r.ContentLength) {
+		b.x.rec.part(capture.ToServer, b.buf[:n], 1, contentCoding(b.x.down.r.Header))
+		b.err = b.x.down.clientError(err)
 		return
 	}
-	b.x.expectNextHead()
-	b.x.recordBody(capture.ToServer, b.buf[:n], b.x.r.Header, contentCoding(b.x.r.Header), true)
+	b.x.down.expectNextHead()
+	b.x.rec.body(capture.ToServer, b.buf[:n], b.x.down.r.Header, contentCoding(b.x.down.r.Header), true)
 	b.rest = bytes.NewReader(b.buf[:n])
 }
 
@@ -603,7 +445,7 @@ var chunks = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // forwardResponse forwards the response to the client. It panics if the response is cut off.
 func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 	head, list := x.responseHead(resp, conn)
-	x.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head})
+	x.rec.record(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head})
 	x.responseBegan(resp)
 	x.sendHead(resp, list)
 	x.sendBody(resp)
@@ -611,14 +453,14 @@ func (x *exchange) forwardResponse(resp *http.Response, conn *serverConn) {
 
 // responseBegan handles what the head of a response says about the session.
 func (x *exchange) responseBegan(resp *http.Response) {
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && x.r.Header.Get("Mcp-Session-Id") == "" {
-		x.h.sessions.bind(sessionSpace, id, x)
+	if id := resp.Header.Get("Mcp-Session-Id"); id != "" && x.down.r.Header.Get("Mcp-Session-Id") == "" {
+		x.h.sessions.bind(sessionSpace, id, &x.session)
 	}
 }
 
 // sendHead forwards the head of a response. list has its fields as on the wire, or is nil.
 func (x *exchange) sendHead(resp *http.Response, list []capture.Header) {
-	h := x.w.Header()
+	h := x.down.w.Header()
 	for name, values := range endToEnd(resp.Header, list) {
 		if len(values) == 1 && (strings.EqualFold(name, "Location") || strings.EqualFold(name, "Content-Location")) {
 			values[0], _ = x.rewriteURL(name, values[0])
@@ -634,7 +476,7 @@ func (x *exchange) sendHead(resp *http.Response, list []capture.Header) {
 	if names := httphead.TrailerNames(resp.Trailer); names != "" {
 		h["Trailer"] = []string{names}
 	}
-	x.w.WriteHeader(resp.StatusCode)
+	x.down.w.WriteHeader(resp.StatusCode)
 }
 
 // sendBody forwards the body and ends the exchange. It panics if the response is cut off.
@@ -648,7 +490,7 @@ func (x *exchange) endResponse(resp *http.Response, why string, err error) {
 	if err == nil {
 		x.forwardTrailers(resp.Trailer)
 	}
-	x.recordEnd(why)
+	x.rec.end(why)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -676,15 +518,15 @@ func (x *exchange) sinkFor(resp *http.Response) sink {
 	case media == typeEvents:
 		s = newEventSink(x)
 	case media == typeLines:
-		s = newLineSink(x, capture.ToClient)
+		s = newLineSink(&x.rec, capture.ToClient)
 	// The whole body arrives before its last byte is forwarded.
 	case coding != "" && resp.ContentLength >= 0:
-		return &bodySink{x: x, header: resp.Header, coding: coding, expectMessage: resp.StatusCode < 300, buffer: x.newBuffer()}
+		return &bodySink{rec: &x.rec, header: resp.Header, coding: coding, expectMessage: resp.StatusCode < 300, buffer: x.rec.newBuffer()}
 	default:
-		s = &bodySink{x: x, header: resp.Header, expectMessage: resp.StatusCode < 300, buffer: x.newBuffer()}
+		s = &bodySink{rec: &x.rec, header: resp.Header, expectMessage: resp.StatusCode < 300, buffer: x.rec.newBuffer()}
 	}
 	if coding != "" {
-		return newDecodingSink(x, coding, s)
+		return newDecodingSink(&x.rec, coding, s)
 	}
 	return s
 }
@@ -692,16 +534,16 @@ func (x *exchange) sinkFor(resp *http.Response) sink {
 // forwardBody forwards the body. If the body is cut off, it returns an error and the reason for the
 // record.
 func (x *exchange) forwardBody(resp *http.Response) (why string, err error) {
-	if x.r.Method == http.MethodHead || resp.ContentLength == 0 {
+	if x.down.r.Method == http.MethodHead || resp.ContentLength == 0 {
 		return "", nil
 	}
 	rec := x.sinkFor(resp)
 	whole := false
 	defer func() { rec.end(whole) }()
-	g := &gate{x: x, open: x.r.Method != http.MethodGet || mediaType(resp.Header) != typeEvents || contentCoding(resp.Header) != ""}
+	g := &gate{x: x, open: x.down.r.Method != http.MethodGet || mediaType(resp.Header) != typeEvents || contentCoding(resp.Header) != ""}
 	if resp.ContentLength < 0 {
-		if err := x.flush(); err != nil {
-			return x.endReason("client", err), err
+		if err := x.down.flush(); err != nil {
+			return x.down.endReason("client", err), err
 		}
 	}
 	buf := chunks.Get().(*[32 << 10]byte)
@@ -717,8 +559,8 @@ func (x *exchange) forwardBody(resp *http.Response) (why string, err error) {
 			if last || err != nil {
 				out = append(out, g.flush()...)
 			}
-			if werr := x.write(out, last); werr != nil {
-				return x.endReason("client", werr), werr
+			if werr := x.down.write(out, last); werr != nil {
+				return x.down.endReason("client", werr), werr
 			}
 		}
 		switch {
@@ -726,55 +568,17 @@ func (x *exchange) forwardBody(resp *http.Response) (why string, err error) {
 			whole = true
 			return "", nil
 		case err != nil:
-			return x.endReason("upstream", err), err
+			return x.down.endReason("upstream", err), err
 		}
 	}
-}
-
-// write forwards p at once. The deadline is for a client that does not read; meanwhile the tap
-// stops reading from the server.
-func (x *exchange) write(p []byte, last bool) error {
-	if len(p) == 0 {
-		return nil
-	}
-	x.rc.SetWriteDeadline(time.Now().Add(x.h.opts.WriteTimeout))
-	if err := x.abortErr(); err != nil {
-		return err
-	}
-	if _, err := x.w.Write(p); err != nil {
-		return x.writeFailed(err)
-	}
-	if last { // the handler's return flushes it
-		return nil
-	}
-	return x.flush()
-}
-
-func (x *exchange) flush() error {
-	x.rc.SetWriteDeadline(time.Now().Add(x.h.opts.WriteTimeout))
-	if err := x.abortErr(); err != nil {
-		return err
-	}
-	if err := x.rc.Flush(); err != nil {
-		return x.writeFailed(err)
-	}
-	x.rc.SetWriteDeadline(time.Time{}) // HTTP/2 would end an idle stream
-	return nil
-}
-
-func (x *exchange) writeFailed(err error) error {
-	if isTimeout(err) {
-		return fmt.Errorf("%w for %v", errSlowReader, x.h.opts.WriteTimeout)
-	}
-	return errClientGone
 }
 
 // forwardTrailers forwards the fields after the body
 // (https://www.rfc-editor.org/rfc/rfc9110#section-6.5).
 func (x *exchange) forwardTrailers(t http.Header) {
-	h := x.w.Header()
+	h := x.down.w.Header()
 	for _, f := range httphead.Headers(t, false) {
-		x.note(capture.ToClient, "trailer "+printable(f.Name)+": "+printable(f.Value))
+		x.rec.note(capture.ToClient, "trailer "+printable(f.Name)+": "+printable(f.Value))
 		if hasToken(h["Trailer"], f.Name) {
 			h.Add(f.Name, f.Value)
 		} else {

@@ -34,7 +34,8 @@ func newTestExchange(list, data *[]string) *exchange {
 		}
 		*list = append(*list, line)
 	}
-	return &exchange{h: h, r: &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Host: "tap.example.com"}}
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Host: "tap.example.com"}
+	return &exchange{h: h, down: downstream{r: r}, rec: h.newExchangeRecorder(0)}
 }
 
 // FuzzEvents shows that the events do not depend on how a stream is cut into pieces, that the gate
@@ -63,7 +64,7 @@ func FuzzEvents(f *testing.F) {
 			}
 			passed = append(passed, g.flush()...)
 			s.end(true)
-			x.releaseBuffers()
+			x.rec.releaseBuffers()
 			if used := x.h.budget.used.Load(); used != 0 {
 				t.Errorf("%d bytes of the budget were not given back", used)
 			}

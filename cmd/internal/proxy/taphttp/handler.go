@@ -109,16 +109,26 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// newExchange numbers an exchange.
+// newExchange returns a new exchange.
 func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *exchange {
-	x := &exchange{h: h, w: w, r: r, rc: http.NewResponseController(w), number: h.exchanges.Add(1), conn: connOf(r)}
-	if x.conn != nil {
-		x.connNumber = &x.conn.number
+	x := &exchange{h: h, down: downstream{w: w, r: r, rc: http.NewResponseController(w), opts: &h.opts, conn: connOf(r)}}
+	if x.down.conn != nil {
+		x.session.conn = &x.down.conn.number
 	}
-	x.ctx, x.cancel = context.WithCancelCause(r.Context())
-	x.isEndpoint = r.URL.Path == h.upstream.Path || strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(h.upstream.Path, "/")
-	h.sessions.assign(x, r)
+	x.down.ctx, x.down.cancel = context.WithCancelCause(r.Context())
+	h.sessions.assign(&x.session, r)
+	x.rec = h.newExchangeRecorder(x.session.number)
+	x.rec.isEndpoint = r.URL.Path == h.upstream.Path || strings.TrimSuffix(r.URL.Path, "/") == strings.TrimSuffix(h.upstream.Path, "/")
 	return x
+}
+
+// newExchangeRecorder numbers an exchange of a session.
+func (h *Handler) newExchangeRecorder(session uint64) exchangeRecorder {
+	r := exchangeRecorder{out: &h.rec, session: session, number: h.exchanges.Add(1), budget: &h.budget, maxBody: h.opts.MaxBody}
+	if h.interceptor != nil {
+		r.matcher = h.interceptor.matcher
+	}
+	return r
 }
 
 // admit adds an exchange to the active ones, unless it returns full or closing.
@@ -161,7 +171,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	for x := range h.active {
 		if x.isStandingStream() {
-			x.abortLocked()
+			x.down.abortLocked()
 		}
 	}
 	h.mu.Unlock()
@@ -174,7 +184,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	h.mu.Lock()
 	for x := range h.active {
-		x.abortLocked()
+		x.down.abortLocked()
 	}
 	h.mu.Unlock()
 	defer h.transport.CloseIdleConnections()

@@ -38,16 +38,16 @@ type heldStream struct {
 func (x *exchange) interceptStream(resp *http.Response, conn *serverConn, coding string) {
 	head, list := x.responseHead(resp, conn)
 	begin := &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head}
-	x.h.interceptor.matcher.Add(x.placed(begin, capture.Downstream))
-	x.received(begin)
+	x.h.interceptor.matcher.Add(x.rec.placed(begin, capture.Downstream))
+	x.rec.received(begin)
 	x.responseBegan(resp)
 	if coding != "" || resp.ContentLength >= 0 { // events are forwarded decoded, and may be edited
 		list = editHead(resp, list, -1)
 		begin.Response, _ = x.responseHead(resp, nil)
 	}
-	x.forwarded(begin)
+	x.rec.forwarded(begin)
 	x.sendHead(resp, list)
-	s := &heldStream{x: x, sink: newEventSink(x), event: x.newBuffer()}
+	s := &heldStream{x: x, sink: newEventSink(x), event: x.rec.newBuffer()}
 	s.event.max = min(s.event.max, maxHeldBody)
 	why, err := s.run(resp, coding)
 	s.answers.Wait()
@@ -62,13 +62,13 @@ func (s *heldStream) run(resp *http.Response, coding string) (why string, err er
 		s.sink.intercept = nil
 		s.sink.end(whole)
 	}()
-	if err := x.flush(); err != nil {
-		return x.endReason("client", err), err
+	if err := x.down.flush(); err != nil {
+		return x.down.endReason("client", err), err
 	}
 	body := io.Reader(resp.Body)
 	if coding != "" {
 		if body, err = newBoundedDecoder(coding, resp.Body); err != nil {
-			return x.endReason("upstream", err), err
+			return x.down.endReason("upstream", err), err
 		}
 	}
 	buf := chunks.Get().(*[32 << 10]byte)
@@ -76,18 +76,18 @@ func (s *heldStream) run(resp *http.Response, coding string) (why string, err er
 	for {
 		n, err := body.Read(buf[:])
 		if werr := s.feed(buf[:n]); werr != nil {
-			return x.endReason("client", werr), werr
+			return x.down.endReason("client", werr), werr
 		}
 		switch {
 		case err == io.EOF:
 			if werr := s.finish(); werr != nil {
-				return x.endReason("client", werr), werr
+				return x.down.endReason("client", werr), werr
 			}
 			whole = true
 			return "", nil
 		case err != nil:
 			_ = s.finish() // err is the reason
-			return x.endReason("upstream", err), err
+			return x.down.endReason("upstream", err), err
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (s *heldStream) pass(p []byte) {
 	s.sink.intercept = nil
 	s.sink.feed(p, false)
 	if s.err == nil {
-		s.err = s.x.write(p, false)
+		s.err = s.x.down.write(p, false)
 	}
 }
 
@@ -172,7 +172,7 @@ func (s *heldStream) endEvent(end eventEnd) {
 	s.sink.intercept = s.recordEvent
 	s.sink.feed(s.event.buf, false)
 	if !s.written && s.err == nil {
-		s.err = s.x.write(s.event.buf, false)
+		s.err = s.x.down.write(s.event.buf, false)
 	}
 }
 
@@ -182,11 +182,11 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 	first := !s.begun && len(e.Data) > 0
 	s.begun = s.begun || first
 	if e.Kind != capture.KindMessage || e.Cut || s.overSSE {
-		if first && x.r.Method == http.MethodGet && e.SSE.Event == eventEndpoint && !e.Cut {
+		if first && x.down.r.Method == http.MethodGet && e.SSE.Event == eventEndpoint && !e.Cut {
 			s.begin(e)
 			return
 		}
-		x.record(e)
+		x.rec.record(e)
 		return
 	}
 	x.h.interceptor.learn(e.Data)
@@ -214,8 +214,8 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 			e = &edited
 		}
 	}
-	x.link(n, x.forwarded(e), rule)
-	s.err = x.write(text, false)
+	x.rec.link(n, x.rec.forwarded(e), rule)
+	s.err = x.down.write(text, false)
 }
 
 // drop forwards the id and the retry time of an event without its message, since they are about the
@@ -226,8 +226,8 @@ func (s *heldStream) drop(e *capture.Event) {
 	}
 	rest := *e.SSE
 	rest.Event, rest.HasData, rest.Comment, rest.HasComment = "", false, "", false
-	s.x.forwarded(&capture.Event{Kind: capture.KindSSE, Dir: e.Dir, SSE: &rest})
-	s.err = s.x.write(withData(s.event.buf, "", false), false)
+	s.x.rec.forwarded(&capture.Event{Kind: capture.KindSSE, Dir: e.Dir, SSE: &rest})
+	s.err = s.x.down.write(withData(s.event.buf, "", false), false)
 }
 
 // begin handles the endpoint event, with which a stream of HTTP+SSE begins.
@@ -235,19 +235,19 @@ func (s *heldStream) begin(e *capture.Event) {
 	x := s.x
 	data := string(e.Data)
 	text := s.event.buf
-	n := x.received(e)
+	n := x.rec.received(e)
 	if to, changed := x.rewriteURL("the endpoint event", data); changed && !strings.Contains(data, "\n") {
 		text = withData(text, to, true)
 		forwarded := *e
 		forwarded.Data, forwarded.Len = []byte(to), int64(len(to))
-		x.link(n, x.forwarded(&forwarded), "endpoint")
+		x.rec.link(n, x.rec.forwarded(&forwarded), "endpoint")
 	} else {
-		x.forwarded(e)
+		x.rec.forwarded(e)
 	}
 	x.bindEndpoint(data) // before the client uses it
-	x.note(e.Dir, "the transport is HTTP+SSE, whose messages are not held: use a server with Streamable HTTP for that")
+	x.rec.note(e.Dir, "the transport is HTTP+SSE, whose messages are not held: use a server with Streamable HTTP for that")
 	s.overSSE, s.written = true, true
-	s.err = x.write(text, false)
+	s.err = x.down.write(text, false)
 }
 
 // finish forwards an incomplete event at the end of the stream, which clients discard.
@@ -257,7 +257,7 @@ func (s *heldStream) finish() error {
 	}
 	s.sink.intercept = nil
 	s.sink.feed(s.event.buf, false)
-	return s.x.write(s.event.buf, false)
+	return s.x.down.write(s.event.buf, false)
 }
 
 // An eventEnd says what ends in a piece of an event stream.

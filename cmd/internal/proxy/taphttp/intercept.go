@@ -38,89 +38,21 @@ type interceptor struct {
 	params map[string][]mcp.HeaderParam
 }
 
-// recordSides records an event on the side where it comes from. Unless Side is set, it also records
-// one that is forwarded on the other side.
-func (x *exchange) recordSides(e *capture.Event) {
-	switch e.Kind {
-	case capture.KindResponse, capture.KindBody, capture.KindMessage, capture.KindSSE:
-		if len(e.Data) <= maxHeldBody {
-			x.h.interceptor.matcher.Add(x.placed(e, capture.Downstream))
-		}
-		n := x.received(e)
-		if e.Dir == capture.ToServer && !x.sent {
-			return // the request broke off
-		}
-		to := x.forwarded(e)
-		if e.Kind == capture.KindMessage {
-			x.link(n, to, "forwarded")
-		}
-	case capture.KindEnd:
-		if x.sent {
-			x.recordOn(capture.Upstream, e)
-		}
-		fallthrough
-	case capture.KindRequest:
-		x.h.interceptor.matcher.Add(x.placed(e, capture.Downstream))
-		fallthrough
-	default:
-		x.recordOn(capture.Downstream, e)
-	}
-}
-
-// placed returns a copy of an event with its place on a side. Each side has its own numbers.
-func (x *exchange) placed(e *capture.Event, side capture.Side) *capture.Event {
-	own := *e
-	own.Side, own.Session, own.Exchange = side, 2*x.session, 2*x.number
-	if side == capture.Downstream {
-		own.Session--
-		own.Exchange--
-	}
-	return &own
-}
-
-// recordOn records an event on a side and returns its number.
-func (x *exchange) recordOn(side capture.Side, e *capture.Event) uint64 {
-	return x.h.rec.record(x.placed(e, side))
-}
-
-// received records an event on the side of its sender.
-func (x *exchange) received(e *capture.Event) uint64 {
-	if e.Dir == capture.ToServer {
-		return x.recordOn(capture.Downstream, e)
-	}
-	return x.recordOn(capture.Upstream, e)
-}
-
-// forwarded records an event on the side where it goes.
-func (x *exchange) forwarded(e *capture.Event) uint64 {
-	if e.Dir == capture.ToServer {
-		return x.recordOn(capture.Upstream, e)
-	}
-	return x.recordOn(capture.Downstream, e)
-}
-
-// link records that event to was made of event from.
-func (x *exchange) link(from, to uint64, rule string) {
-	if from != 0 && to != 0 {
-		x.h.rec.record(&capture.Event{Kind: capture.KindTranslate, Session: x.placed(&capture.Event{}, capture.Downstream).Session, Translation: &capture.Translation{Of: from, To: []uint64{to}, Rule: rule}})
-	}
-}
-
 // match records a received message and reports whether to hold it. n is the number of its event.
 func (x *exchange) match(e *capture.Event) (m intercept.Match, n uint64) {
-	n = x.received(e)
-	return x.h.interceptor.matcher.Match(x.placed(e, capture.Downstream), n), n
+	n = x.rec.received(e)
+	return x.h.interceptor.matcher.Match(x.rec.placed(e, capture.Downstream), n), n
 }
 
 // hold waits for a decision about message m, which is event n. It returns an error if the client is
 // gone or the exchange was aborted meanwhile: the message is not forwarded then.
 func (x *exchange) hold(m *intercept.Match, n uint64) (intercept.Release, error) {
-	r := x.h.interceptor.breakpoints.Hold(m.HeldMessage, x.ctx.Done())
+	r := x.h.interceptor.breakpoints.Hold(m.HeldMessage, x.down.ctx.Done())
 	note, err := r.Note, error(nil)
-	if x.ctx.Err() != nil {
-		note, err = "not forwarded: "+x.endReason("client", errClientGone), errClientGone
+	if x.down.ctx.Err() != nil {
+		note, err = "not forwarded: "+x.down.endReason("client", errClientGone), errClientGone
 	}
-	x.note(m.Dir, "held "+printable(m.What())+", event "+strconv.FormatUint(n, 10)+": "+note)
+	x.rec.note(m.Dir, "held "+printable(m.What())+", event "+strconv.FormatUint(n, 10)+": "+note)
 	if r.HoldResponse && !m.Response {
 		m.HoldResponse()
 	}
@@ -144,7 +76,7 @@ func (x *exchange) intercept() {
 			return
 		}
 	} else {
-		x.recordSent(out)
+		x.rec.requestSent(out)
 	}
 	resp, conn := x.roundTrip(out)
 	if resp == nil {
@@ -154,7 +86,7 @@ func (x *exchange) intercept() {
 	coding := contentCoding(resp.Header)
 	media := mediaType(resp.Header)
 	switch {
-	case x.r.Method == http.MethodHead || resp.ContentLength == 0 || !canDecode(coding):
+	case x.down.r.Method == http.MethodHead || resp.ContentLength == 0 || !canDecode(coding):
 		x.forwardResponse(resp, conn)
 	case media == typeEvents:
 		x.interceptStream(resp, conn, coding)
@@ -165,23 +97,17 @@ func (x *exchange) intercept() {
 	}
 }
 
-// recordSent records the head of the request to the server.
-func (x *exchange) recordSent(out *http.Request) {
-	x.sent = true
-	x.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: httphead.ClientRequest(out)})
-}
-
 // interceptRequest records the body of a request, holds it if it is a message that matches, and
 // does what was decided. It reports whether to send out.
 func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
 	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
 	defer decoded.release()
-	e, err := x.bodyEvent(capture.ToServer, data, x.r.Header, contentCoding(x.r.Header), true, &decoded)
-	if e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody || x.overSSE {
-		x.recordSent(out)
-		x.record(e)
+	e, err := x.rec.bodyEvent(capture.ToServer, data, x.down.r.Header, contentCoding(x.down.r.Header), true, &decoded)
+	if e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody || x.session.overSSE {
+		x.rec.requestSent(out)
+		x.rec.record(e)
 		if err != nil {
-			x.noteUndecoded(capture.ToServer, err)
+			x.rec.noteUndecoded(capture.ToServer, err)
 		}
 		return true
 	}
@@ -190,7 +116,7 @@ func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
 	if m.Hold {
 		r, err := x.hold(&m, n)
 		if err != nil {
-			x.recordEnd(x.endReason("client", err))
+			x.rec.end(x.down.endReason("client", err))
 			panic(http.ErrAbortHandler)
 		}
 		switch r.Action {
@@ -206,8 +132,8 @@ func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
 		}
 		rule = r.Rule
 	}
-	x.recordSent(out)
-	x.link(n, x.forwarded(e), rule)
+	x.rec.requestSent(out)
+	x.rec.link(n, x.rec.forwarded(e), rule)
 	return true
 }
 
@@ -219,18 +145,18 @@ func (x *exchange) dropRequest(data []byte) {
 		x.dropped("the request")
 		return
 	}
-	x.recordEnd("dropped by a viewer of the tap; the client got status 202")
-	x.w.WriteHeader(http.StatusAccepted)
+	x.rec.end("dropped by a viewer of the tap; the client got status 202")
+	x.down.w.WriteHeader(http.StatusAccepted)
 }
 
 // dropped fails an exchange in which something was dropped. That is not the server's failure.
 func (x *exchange) dropped(what string) {
-	if x.sent {
-		x.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindEnd})
-		x.sent = false
+	if x.rec.sent {
+		x.rec.on(capture.Upstream, &capture.Event{Kind: capture.KindEnd})
+		x.rec.sent = false
 	}
-	x.recordEnd("dropped by a viewer of the tap; the client got status " + strconv.Itoa(http.StatusBadGateway))
-	x.writeError(http.StatusBadGateway, "a viewer of the tap dropped "+what)
+	x.rec.end("dropped by a viewer of the tap; the client got status " + strconv.Itoa(http.StatusBadGateway))
+	x.down.writeError(http.StatusBadGateway, "a viewer of the tap dropped "+what)
 }
 
 // expectsResponse reports whether a message is not just notifications or responses.
@@ -251,24 +177,24 @@ func expectsResponse(data []byte) bool {
 // answerRequest answers the client in place of the server. of is the event of the request.
 func (x *exchange) answerRequest(of uint64, data string) {
 	answer := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(data)}
-	x.h.interceptor.matcher.Add(x.placed(answer, capture.Downstream))
-	h, status := x.w.Header(), x.answerStatus(answer.Data)
+	x.h.interceptor.matcher.Add(x.rec.placed(answer, capture.Downstream))
+	h, status := x.down.w.Header(), x.answerStatus(answer.Data)
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	x.recordOn(capture.Downstream, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, false)}})
-	x.link(of, x.recordOn(capture.Downstream, answer), "answered")
-	x.w.WriteHeader(status)
-	why, err := "", x.write(answer.Data, true)
+	x.rec.on(capture.Downstream, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{Status: status, Proto: x.down.r.Proto, Headers: httphead.Headers(h, false)}})
+	x.rec.link(of, x.rec.on(capture.Downstream, answer), "answered")
+	x.down.w.WriteHeader(status)
+	why, err := "", x.down.write(answer.Data, true)
 	if err != nil {
-		why = x.endReason("client", err)
+		why = x.down.endReason("client", err)
 	}
-	x.recordEnd(why)
+	x.rec.end(why)
 }
 
 // answerStatus returns the HTTP status of a response: modern servers have some for errors.
 func (x *exchange) answerStatus(data []byte) int {
 	var m jsonrpc.Message
-	if x.r.Header.Get(wireclient.HeaderMethod) == "" || jsonrpc.Parse(data, &m, 0) != nil || m.Kind != jsonrpc.KindError {
+	if x.down.r.Header.Get(wireclient.HeaderMethod) == "" || jsonrpc.Parse(data, &m, 0) != nil || m.Kind != jsonrpc.KindError {
 		return http.StatusOK
 	}
 	code, _ := jsonwire.ParseInt(jsonwire.Lookup(m.Error, "code"))
@@ -424,10 +350,10 @@ func (ic *interceptor) learn(data []byte) {
 func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding string) {
 	head, list := x.responseHead(resp, conn)
 	begin := &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head}
-	x.h.interceptor.matcher.Add(x.placed(begin, capture.Downstream))
-	x.received(begin)
+	x.h.interceptor.matcher.Add(x.rec.placed(begin, capture.Downstream))
+	x.rec.received(begin)
 	x.responseBegan(resp)
-	buffer := x.newBuffer()
+	buffer := x.rec.newBuffer()
 	buffer.max = min(buffer.max, maxHeldBody)
 	if err := readWhole(resp, buffer); err != io.EOF {
 		// The rest is forwarded as it arrives, or is missing.
@@ -436,7 +362,7 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 			rest = failingReader{err}
 		}
 		resp.Body = readCloser{io.MultiReader(bytes.NewReader(buffer.buf), rest), resp.Body}
-		x.forwarded(begin)
+		x.rec.forwarded(begin)
 		x.sendHead(resp, list)
 		x.sendBody(resp)
 		return
@@ -444,15 +370,15 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 	data := buffer.buf
 	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
 	defer decoded.release()
-	e, err := x.bodyEvent(capture.ToClient, data, resp.Header, coding, resp.StatusCode < 300, &decoded)
+	e, err := x.rec.bodyEvent(capture.ToClient, data, resp.Header, coding, resp.StatusCode < 300, &decoded)
 	switch {
 	case len(data) == 0:
-		x.forwarded(begin)
+		x.rec.forwarded(begin)
 	case e.Kind != capture.KindMessage || len(e.Data) > maxHeldBody:
-		x.forwarded(begin)
-		x.record(e)
+		x.rec.forwarded(begin)
+		x.rec.record(e)
 		if err != nil {
-			x.noteUndecoded(capture.ToClient, err)
+			x.rec.noteUndecoded(capture.ToClient, err)
 		}
 	default:
 		x.h.interceptor.learn(e.Data)
@@ -461,7 +387,7 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 		if m.Hold {
 			r, err := x.hold(&m, n)
 			if err != nil {
-				x.recordEnd(x.endReason("client", err))
+				x.rec.end(x.down.endReason("client", err))
 				panic(http.ErrAbortHandler)
 			}
 			switch r.Action {
@@ -476,13 +402,13 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 			}
 			rule = r.Rule
 		}
-		x.forwarded(begin)
-		x.link(n, x.forwarded(e), rule)
+		x.rec.forwarded(begin)
+		x.rec.link(n, x.rec.forwarded(e), rule)
 	}
 	x.sendHead(resp, list)
-	why, werr := "", x.write(data, true)
+	why, werr := "", x.down.write(data, true)
 	if werr != nil {
-		why = x.endReason("client", werr)
+		why = x.down.endReason("client", werr)
 	}
 	x.endResponse(resp, why, werr)
 }
@@ -578,11 +504,11 @@ const answerTimeout = 30 * time.Second
 // answerServer posts a viewer's response to a request of the server, in place of the client. of is
 // the event of the request.
 func (x *exchange) answerServer(of uint64, data string) {
-	ctx, cancel := context.WithTimeout(x.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(x.down.ctx, answerTimeout)
 	defer cancel()
-	out, err := http.NewRequestWithContext(ctx, http.MethodPost, x.h.upstream.Scheme+"://"+x.h.upstream.Host+x.r.URL.RequestURI(), strings.NewReader(data))
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, x.h.upstream.Scheme+"://"+x.h.upstream.Host+x.down.r.URL.RequestURI(), strings.NewReader(data))
 	if err != nil {
-		x.note(capture.ToServer, "the answer was not sent: "+printable(err.Error()))
+		x.rec.note(capture.ToServer, "the answer was not sent: "+printable(err.Error()))
 		return
 	}
 	out.Header = x.upstreamHeader()
@@ -591,18 +517,18 @@ func (x *exchange) answerServer(of uint64, data string) {
 	setField(out.Header, "Content-Type", "application/json")
 	setField(out.Header, "Accept", "application/json, text/event-stream")
 	setField(out.Header, "Accept-Encoding", "identity")
-	own := &exchange{h: x.h, number: x.h.exchanges.Add(1), session: x.session, sent: true}
-	own.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: httphead.ClientRequest(out)})
+	own := x.h.newExchangeRecorder(x.session.number)
+	own.requestSent(out)
 	answer := &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(data)}
 	x.h.interceptor.matcher.Add(own.placed(answer, capture.Downstream))
-	x.link(of, own.recordOn(capture.Upstream, answer), "answered")
+	x.rec.link(of, own.on(capture.Upstream, answer), "answered")
 	end := &capture.Event{Kind: capture.KindEnd}
 	resp, err := x.h.transport.RoundTrip(out)
 	if err != nil {
-		end.Data = []byte(x.endReason("upstream", err))
+		end.Data = []byte(x.down.endReason("upstream", err))
 	} else {
-		own.recordOn(capture.Upstream, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: httphead.Response(resp)})
+		own.on(capture.Upstream, &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: httphead.Response(resp)})
 		resp.Body.Close()
 	}
-	own.recordOn(capture.Upstream, end)
+	own.on(capture.Upstream, end)
 }

@@ -62,64 +62,9 @@ type sink interface {
 	end(whole bool)
 }
 
-var jsonrpcMember = []byte(`"jsonrpc"`)
-
-// isMessage reports whether a body is, or should be, a message of the protocol. Other bodies belong
-// to authorization or to other services of the same origin.
-func (x *exchange) isMessage(data []byte, h http.Header, expectMessage bool) bool {
-	if x.isEndpoint && expectMessage && isJSON(mediaType(h)) {
-		return true
-	}
-	text := bytes.TrimLeft(data, " \t\r\n")
-	return len(text) > 0 && (text[0] == '{' || text[0] == '[') && bytes.Contains(text, jsonrpcMember)
-}
-
-// recordBody records a complete body. An empty coding means that it is not compressed.
-// expectMessage reports whether a body at the endpoint should be a message.
-func (x *exchange) recordBody(dir capture.Dir, data []byte, h http.Header, coding string, expectMessage bool) {
-	if len(data) == 0 {
-		return
-	}
-	decoded := boundedBuffer{budget: &x.h.budget, max: x.h.opts.MaxBody}
-	defer decoded.release()
-	e, err := x.bodyEvent(dir, data, h, coding, expectMessage, &decoded)
-	x.record(e)
-	if err != nil {
-		x.noteUndecoded(dir, err)
-	}
-}
-
-// bodyEvent returns the event of a complete body. decoded gets the data of a compressed one. The
-// error says why that is not possible, and the event has the compressed bytes then.
-func (x *exchange) bodyEvent(dir capture.Dir, data []byte, h http.Header, coding string, expectMessage bool, decoded *boundedBuffer) (*capture.Event, error) {
-	e := &capture.Event{Kind: capture.KindBody, Dir: dir, Data: data}
-	if coding != "" {
-		if err := decodeWhole(coding, data, decoded); err != nil {
-			e.Encoding = coding
-			return e, err
-		}
-		e.Data = decoded.buf
-	}
-	if x.isMessage(e.Data, h, expectMessage) {
-		e.Kind = capture.KindMessage
-	}
-	return e, nil
-}
-
-func (x *exchange) noteUndecoded(dir capture.Dir, err error) {
-	x.note(dir, "the body could not be decoded: "+printable(err.Error()))
-}
-
-// recordPart records a part of a body.
-func (x *exchange) recordPart(dir capture.Dir, data []byte, part int, coding string) {
-	if len(data) > 0 {
-		x.record(&capture.Event{Kind: capture.KindBody, Dir: dir, Data: data, Part: part, Encoding: coding})
-	}
-}
-
 // A partSink records each chunk as a part of a body.
 type partSink struct {
-	x      *exchange
+	rec    *exchangeRecorder
 	dir    capture.Dir
 	coding string
 	part   int
@@ -127,12 +72,12 @@ type partSink struct {
 
 func (s *partSink) feed(p []byte, _ bool) {
 	s.part++
-	s.x.recordPart(s.dir, p, s.part, s.coding)
+	s.rec.part(s.dir, p, s.part, s.coding)
 }
 
 func (s *partSink) end(whole bool) {
 	if !whole {
-		s.x.note(s.dir, "the body broke off")
+		s.rec.note(s.dir, "the body broke off")
 	}
 }
 
@@ -140,7 +85,7 @@ func (s *partSink) end(whole bool) {
 // end of the JSON text reveals that byte. Other bodies without a length are recorded after their
 // end, and too large ones in parts.
 type bodySink struct {
-	x      *exchange
+	rec    *exchangeRecorder
 	header http.Header
 	// coding is the content coding of the body.
 	coding string
@@ -173,7 +118,7 @@ func (s *bodySink) feed(p []byte, last bool) {
 // recordWhole records the buffered data as the whole body.
 func (s *bodySink) recordWhole() {
 	s.done = true
-	s.x.recordBody(capture.ToClient, s.buffer.buf, s.header, s.coding, s.expectMessage)
+	s.rec.body(capture.ToClient, s.buffer.buf, s.header, s.coding, s.expectMessage)
 	s.buffer.release()
 }
 
@@ -181,7 +126,7 @@ func (s *bodySink) recordWhole() {
 func (s *bodySink) recordTail(p []byte) {
 	if len(p) > 0 {
 		s.part++
-		s.x.recordPart(capture.ToClient, p, s.part, s.coding)
+		s.rec.part(capture.ToClient, p, s.part, s.coding)
 	}
 }
 
@@ -195,21 +140,21 @@ func (s *bodySink) end(whole bool) {
 		s.buffer.release()
 	}
 	if !whole {
-		s.x.note(capture.ToClient, "the body broke off")
+		s.rec.note(capture.ToClient, "the body broke off")
 	}
 }
 
 // A lineSink records lines of messages.
 type lineSink struct {
-	x      *exchange
+	rec    *exchangeRecorder
 	dir    capture.Dir
 	buffer *boundedBuffer
 	// dropped counts the bytes of the line above the limit.
 	dropped int64
 }
 
-func newLineSink(x *exchange, dir capture.Dir) *lineSink {
-	return &lineSink{x: x, dir: dir, buffer: x.newBuffer()}
+func newLineSink(rec *exchangeRecorder, dir capture.Dir) *lineSink {
+	return &lineSink{rec: rec, dir: dir, buffer: rec.newBuffer()}
 }
 
 func (s *lineSink) feed(p []byte, _ bool) {
@@ -231,7 +176,7 @@ func (s *lineSink) recordLine(f capture.Framing) {
 	} else if data, ok := bytes.CutSuffix(e.Data, []byte("\r")); ok && f == capture.FramingLF {
 		e.Data, e.Framing = data, capture.FramingCRLF
 	}
-	s.x.record(e)
+	s.rec.record(e)
 	s.buffer.reset()
 	s.dropped = 0
 }
@@ -241,7 +186,7 @@ func (s *lineSink) end(whole bool) {
 		s.recordLine(capture.FramingNone)
 	}
 	if !whole {
-		s.x.note(s.dir, "the body broke off")
+		s.rec.note(s.dir, "the body broke off")
 	}
 }
 
@@ -353,7 +298,7 @@ const (
 // as possible before the chunk is forwarded, and keeps none of it. Its goroutine takes turns with
 // the caller of feed; end waits for it.
 type decodingSink struct {
-	x      *exchange
+	rec    *exchangeRecorder
 	coding string
 	next   sink
 
@@ -376,8 +321,8 @@ type decodingSink struct {
 	eof    bool
 }
 
-func newDecodingSink(x *exchange, coding string, next sink) *decodingSink {
-	d := &decodingSink{x: x, coding: coding, next: next, chunks: make(chan []byte), wantMore: make(chan struct{}), done: make(chan struct{})}
+func newDecodingSink(rec *exchangeRecorder, coding string, next sink) *decodingSink {
+	d := &decodingSink{rec: rec, coding: coding, next: next, chunks: make(chan []byte), wantMore: make(chan struct{}), done: make(chan struct{})}
 	go d.run()
 	return d
 }
@@ -459,14 +404,14 @@ func (d *decodingSink) finish() {
 func (d *decodingSink) recordRaw(p []byte) {
 	d.noteError()
 	d.part++
-	d.x.record(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Data: p, Part: d.part, Encoding: d.coding})
+	d.rec.record(&capture.Event{Kind: capture.KindBody, Dir: capture.ToClient, Data: p, Part: d.part, Encoding: d.coding})
 }
 
 // noteError records once why decoding stopped early.
 func (d *decodingSink) noteError() {
 	if !d.noted && d.err != nil && !errors.Is(d.err, io.EOF) {
 		d.noted = true
-		d.x.note(capture.ToClient, "the rest of the body could not be decoded: "+printable(d.err.Error()))
+		d.rec.note(capture.ToClient, "the rest of the body could not be decoded: "+printable(d.err.Error()))
 	}
 }
 

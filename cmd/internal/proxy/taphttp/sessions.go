@@ -31,6 +31,17 @@ type connNumber struct {
 	reserved bool
 }
 
+// An exchangeSession is the session of an exchange. The sessions of the handler own its fields.
+type exchangeSession struct {
+	// conn is nil if another listener accepted the connection.
+	conn   *connNumber
+	number uint64
+	// overSSE reports a message of a client of HTTP+SSE.
+	overSSE bool
+	// provisional reports that the number is the connection's and may become a session's.
+	provisional bool
+}
+
 func (s *sessions) nextLocked() uint64 {
 	s.last++
 	return s.last
@@ -66,18 +77,18 @@ func (s *sessions) putLocked(k [sha256.Size]byte, n uint64) {
 }
 
 // bind assigns the number of an exchange to the session that it opened.
-func (s *sessions) bind(space, name string, x *exchange) {
+func (s *sessions) bind(space, name string, x *exchangeSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.putLocked(sessionKey(space, name), x.session)
+	s.putLocked(sessionKey(space, name), x.number)
 	if x.provisional {
 		x.provisional = false
-		x.connNumber.reserved, x.connNumber.number = false, 0
+		x.conn.reserved, x.conn.number = false, 0
 	}
 }
 
 // assign sets the session number of an exchange.
-func (s *sessions) assign(x *exchange, r *http.Request) {
+func (s *sessions) assign(x *exchangeSession, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id := r.Header.Get("Mcp-Session-Id"); id != "" {
@@ -87,46 +98,46 @@ func (s *sessions) assign(x *exchange, r *http.Request) {
 			n = s.nextLocked()
 			s.putLocked(k, n)
 		}
-		x.session = n
+		x.number = n
 		return
 	}
 	if r.Method == http.MethodPost {
 		if n, ok := s.findLocked(sessionKey(endpointSpace, r.URL.RequestURI())); ok {
-			x.session, x.overSSE = n, true
+			x.number, x.overSSE = n, true
 			return
 		}
 	}
-	if x.connNumber == nil { // not a connection of our listener
+	if x.conn == nil { // not a connection of our listener
 		k := sessionKey(addressSpace, r.RemoteAddr)
 		n, ok := s.findLocked(k)
 		if !ok {
 			n = s.nextLocked()
 			s.putLocked(k, n)
 		}
-		x.session = n
+		x.number = n
 		return
 	}
 	// Only requests without this header open sessions. Two concurrent ones, which HTTP/2 allows,
 	// must not share a number.
 	opens := r.Header.Get("Mcp-Protocol-Version") == ""
-	if opens && x.connNumber.reserved {
-		x.session = s.nextLocked()
+	if opens && x.conn.reserved {
+		x.number = s.nextLocked()
 		return
 	}
-	if x.connNumber.number == 0 {
-		x.connNumber.number = s.nextLocked()
+	if x.conn.number == 0 {
+		x.conn.number = s.nextLocked()
 	}
-	x.session = x.connNumber.number
+	x.number = x.conn.number
 	x.provisional = opens
-	x.connNumber.reserved = x.connNumber.reserved || opens
+	x.conn.reserved = x.conn.reserved || opens
 }
 
 // unassign releases the reserved number of an exchange that has ended.
-func (s *sessions) unassign(x *exchange) {
+func (s *sessions) unassign(x *exchangeSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x.provisional {
 		x.provisional = false
-		x.connNumber.reserved = false
+		x.conn.reserved = false
 	}
 }
