@@ -59,16 +59,10 @@ func (p *player) canceledCall(f *frame) *liveCall {
 		}
 		return nil
 	}
-	if len(f.elements) != 1 || string(f.elements[0].m.Method) != mcp.NotificationCancelled {
+	if len(f.elements) != 1 {
 		return nil
 	}
-	id, _ := f.elements[0].m.Param("requestId")
-	for _, l := range p.pending {
-		if id != nil && l.id.Key() == jsonrpc.ID(id).Key() {
-			return l
-		}
-	}
-	return nil
+	return p.pending.canceledBy(&f.elements[0].m)
 }
 
 // playCancellation plays a frame that cancels a request. It first waits for as many notifications

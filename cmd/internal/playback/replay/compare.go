@@ -12,11 +12,13 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/jsonrpc"
+	"mcpwire/mcp"
 )
 
 const (
@@ -40,10 +42,14 @@ type comparer struct {
 	redactor *capture.Redactor
 	ignore   []string
 	strict   bool
+	// modern reports a modern recording.
+	modern bool
+	// versionNoted reports that a change of the server's version was noted.
+	versionNoted bool
 }
 
-func newComparer(opts *Options) *comparer {
-	return &comparer{redactor: capture.NewRedactor(nil), ignore: append([]string{"/id", "/jsonrpc"}, opts.Ignore...), strict: opts.Strict}
+func newComparer(rec *Recording, opts *Options) *comparer {
+	return &comparer{redactor: capture.NewRedactor(nil), ignore: append([]string{"/id", "/jsonrpc"}, opts.Ignore...), strict: opts.Strict, modern: rec.Modern}
 }
 
 // compare returns the differences of a message from the recorded one.
@@ -93,6 +99,56 @@ func (c *comparer) compare(recorded, live side) []Difference {
 		list = append(list, d)
 	}
 	return list
+}
+
+// result compares the response of a request with the recorded one.
+func (c *comparer) result(l *liveCall) *Result {
+	call := l.call
+	r := &Result{Status: Same, OK: true, LiveN: l.responseN}
+	ms := trace.Millis(l.latency)
+	r.Live = &ms
+	switch {
+	case call.response == nil:
+		r.Status = Open
+		if call.notifications.isSubscription && l.response.m.Kind == jsonrpc.KindError {
+			r.Status, r.OK = Different, false
+			r.Differences = c.compareResponses(side{}, side{}, &jsonrpc.Message{}, &l.response.m)
+		}
+	case c.wasWorking(l):
+		r.Why = "the task was still running, so its status depends on timing"
+	default:
+		was := side{raw: call.response.raw, at: call.responseAt, redacted: call.response.redacted}
+		r.Differences = c.compareResponses(was, side{raw: l.response.raw, at: time.Now()}, &call.response.m, &l.response.m)
+		if ok, old, now := sameNotifications(&call.notifications, &l.notifications, c.strict); !ok {
+			r.Differences = append(r.Differences, Difference{Op: "notifications", Old: strings.Join(old, " "), New: strings.Join(now, " ")})
+		}
+		if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
+			r.Status, r.OK = Different, false
+		}
+		c.noteVersion(l, r)
+	}
+	return r
+}
+
+// noteVersion notes once that a modern server, which sends its version in each response, has
+// another version.
+func (c *comparer) noteVersion(l *liveCall, r *Result) {
+	if c.versionNoted || !c.modern || c.strict {
+		return
+	}
+	place := []string{"_meta", mcp.MetaServerInfo, "version"}
+	old, now := jsonwire.Text(jsonwire.Lookup(l.call.result(), place...)), jsonwire.Text(jsonwire.Lookup(l.response.m.Result, place...))
+	if old != "" && now != "" && old != now {
+		c.versionNoted = true
+		pointer := "/result/_meta/" + jsonpointer.Escape(mcp.MetaServerInfo) + "/version"
+		r.Differences = append(r.Differences, Difference{Op: "replace", Pointer: pointer, Old: string(quoted(old)), New: string(quoted(now)), Note: true})
+	}
+}
+
+// wasWorking reports whether the recorded response is that of a working task, whose progress
+// depends on time.
+func (c *comparer) wasWorking(l *liveCall) bool {
+	return !c.strict && l.call.method == mcp.MethodTasksGet && l.response.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
 }
 
 // equivalent reports whether two values count as equal: because a part of the first was hidden, or

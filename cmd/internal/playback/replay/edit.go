@@ -121,8 +121,6 @@ func valueAt(value []byte, pointer string) []byte {
 	return value
 }
 
-var ()
-
 // pointerPath returns the names and indexes of a JSON pointer
 // (https://www.rfc-editor.org/rfc/rfc6901).
 func pointerPath(pointer string) []string {

@@ -21,7 +21,7 @@ func Play(ctx context.Context, rec *Recording, over capture.Transport, c Conn, o
 // Compare compares two messages.
 func Compare(recorded, live string, recordedAt, liveAt time.Time, hidden []string, opts *Options) []Difference {
 	all := opts.withDefaults()
-	return newComparer(&all).compare(side{[]byte(recorded), recordedAt, hidden}, side{raw: []byte(live), at: liveAt})
+	return newComparer(new(Recording), &all).compare(side{[]byte(recorded), recordedAt, hidden}, side{raw: []byte(live), at: liveAt})
 }
 
 // Edit replaces the value at a pointer; an empty value removes it.

@@ -12,9 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/playback/resend"
-	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/wireclient"
-	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -34,7 +32,7 @@ const maxFailures = 3
 //	  playResponse    wait for an input request of the server, then respond
 //	waitUntil         used by all waits: takes arrivals and runs due replies and polls
 //	  handleArrival   handleRequest, tracker.route or handleResponse
-//	compareResponse   compare and finishCall; addResult reports in recorded order
+//	comparer.result   compare; results.add reports in recorded order
 //	finish            wait for the remaining responses; reportRest reports all others
 type player struct {
 	rec      *Recording
@@ -49,10 +47,10 @@ type player struct {
 	// serverRequests are indexed by serverRequest.
 	serverRequests []liveRequest
 	// pending are the calls without a response.
-	pending []*liveCall
-	// tasks maps recorded task ids to the new ones, as JSON text.
-	tasks   map[string][]byte
-	tracker tracker
+	pending     pendingCalls
+	tracker     tracker
+	substitutes substitutes
+	results     results
 	// unownedMethods are the methods of notifications without a request.
 	unownedMethods []string
 	// oneWay has the exchanges of messages without a response, and whether they have ended.
@@ -65,17 +63,7 @@ type player struct {
 	failures int
 	// responses counts the received responses.
 	responses int
-	// versionNoted reports that a change of the server's version was noted.
-	versionNoted bool
-	fatal        error
-
-	summary Summary
-	// results are indexed by call, then by serverRequest. nil means unknown.
-	results []*Result
-	// reported counts the reported entries of order.
-	reported int
-	// order has the indexes of results in recorded order.
-	order []int
+	fatal     error
 }
 
 // A state is the progress of a call.
@@ -106,27 +94,71 @@ type liveCall struct {
 	pollAt time.Time
 }
 
+// pendingCalls are the requests without a response, in the order sent.
+type pendingCalls []*liveCall
+
+// find returns the request that a response is for, or nil.
+func (l pendingCalls) find(m *jsonrpc.Message, exchange uint64) *liveCall {
+	key := m.ID.Key()
+	var matching, others []*liveCall
+	for _, c := range l {
+		if exchange > 0 && c.notifications.exchange == exchange {
+			matching = append(matching, c)
+		}
+		if c.id.Key() == key {
+			others = append(others, c)
+		}
+	}
+	for _, c := range matching {
+		if c.id.Key() == key {
+			return c
+		}
+	}
+	if len(matching) == 1 && m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) {
+		return matching[0]
+	}
+	if len(others) == 1 {
+		return others[0]
+	}
+	return nil
+}
+
+// canceledBy returns the request that a cancellation names, or nil.
+func (l pendingCalls) canceledBy(m *jsonrpc.Message) *liveCall {
+	id, ok := m.Param("requestId")
+	if string(m.Method) != mcp.NotificationCancelled || !ok {
+		return nil
+	}
+	return l.withID(jsonrpc.ID(id))
+}
+
+// isStaleCancellation reports whether a notification cancels a request that is not pending.
+func (l pendingCalls) isStaleCancellation(m *jsonrpc.Message) bool {
+	_, ok := m.Param("requestId")
+	return ok && string(m.Method) == mcp.NotificationCancelled && l.canceledBy(m) == nil
+}
+
+// withID returns the first request with an id, or nil.
+func (l pendingCalls) withID(id jsonrpc.ID) *liveCall {
+	for _, c := range l {
+		if c.id.Key() == id.Key() {
+			return c
+		}
+	}
+	return nil
+}
+
 func newPlayer(rec *Recording, o *resend.Origin, c conn, opts *Options) *player {
 	p := &player{
-		rec: rec, origin: o, conn: c, opts: opts, inbox: newInbox(), comparer: newComparer(opts),
-		calls: make([]liveCall, len(rec.calls)), serverRequests: make([]liveRequest, len(rec.serverRequests)), tasks: map[string][]byte{}, oneWay: map[uint64]bool{},
-		results: make([]*Result, len(rec.calls)+len(rec.serverRequests)),
+		rec: rec, origin: o, conn: c, opts: opts, inbox: newInbox(), comparer: newComparer(rec, opts),
+		calls: make([]liveCall, len(rec.calls)), serverRequests: make([]liveRequest, len(rec.serverRequests)), oneWay: map[uint64]bool{},
+		substitutes: substitutes{tasks: map[string][]byte{}, set: opts.Set}, results: newResults(rec, opts),
 	}
-	p.summary.Requests = rec.selectedCount(opts)
 	for i := range p.calls {
 		p.calls[i].call = rec.calls[i]
 	}
 	for i := range p.serverRequests {
 		p.serverRequests[i].recorded = rec.serverRequests[i]
-	}
-	for i, j := 0, 0; i < len(rec.calls) || j < len(rec.serverRequests); {
-		if j == len(rec.serverRequests) || i < len(rec.calls) && rec.calls[i].n <= rec.serverRequests[j].n {
-			p.order = append(p.order, i)
-			i++
-		} else {
-			p.order = append(p.order, len(rec.calls)+j)
-			j++
-		}
 	}
 	return p
 }
@@ -187,10 +219,8 @@ func (p *player) waitFreeID(ctx context.Context, l *liveCall) error {
 	if p.origin.Transport == capture.TransportHTTP { // exchanges distinguish requests over HTTP
 		return nil
 	}
-	for _, other := range p.pending {
-		if other.id.Key() == l.id.Key() {
-			return p.awaitOne(ctx, other)
-		}
+	if other := p.pending.withID(l.id); other != nil {
+		return p.awaitOne(ctx, other)
 	}
 	return nil
 }
@@ -301,12 +331,12 @@ func (p *player) prepare(f *frame, el *element) ([]byte, error) {
 	switch {
 	case c != nil && !p.rec.isSelected(c, p.opts):
 		p.calls[c.index].state = done
-		p.addResult(c.index, &Result{})
+		p.results.add(&p.results.calls[c.index], &Result{})
 		return nil, nil
 	case len(el.m.Method) == 0 || f.cut:
 		p.skip(f, el, Skipped, "it is not a message, or only part of it was recorded", nil)
 		return nil, nil
-	case c == nil && p.isStaleCancellation(&el.m):
+	case c == nil && p.pending.isStaleCancellation(&el.m):
 		return nil, nil
 	}
 	raw := el.raw
@@ -317,8 +347,8 @@ func (p *player) prepare(f *frame, el *element) ([]byte, error) {
 			return nil, nil
 		}
 	}
-	raw = p.fillRedacted(p.replaceTaskIDs(raw), el.redacted)
-	hidden := p.redacted(raw, el.redacted)
+	raw = p.substitutes.fill(raw, el.redacted)
+	hidden := p.substitutes.hidden(raw, el.redacted)
 	if len(hidden) == 0 && el.moreRedacted == 0 {
 		return raw, nil
 	}
@@ -343,16 +373,7 @@ func (p *player) skip(f *frame, el *element, status Status, why string, hidden [
 	if r.Method == "" {
 		r.Method = "?"
 	}
-	p.report(r)
-}
-
-// isStaleCancellation reports whether a notification cancels a request that is not pending.
-func (p *player) isStaleCancellation(m *jsonrpc.Message) bool {
-	if string(m.Method) != mcp.NotificationCancelled {
-		return false
-	}
-	id, _ := m.Param("requestId")
-	return id != nil && !slices.ContainsFunc(p.pending, func(l *liveCall) bool { return l.id.Key() == jsonrpc.ID(id).Key() })
+	p.results.report(r)
 }
 
 // substitute returns a request with values from earlier responses. why says why it cannot be sent.
@@ -397,97 +418,6 @@ func (l *liveCall) result() []byte {
 	return l.response.m.Result
 }
 
-// An inputResponse answers an input request.
-type inputResponse struct {
-	key    string
-	method string
-	value  []byte
-	used   bool
-}
-
-// inputResponses returns the recorded responses to input requests under their new keys. It prefers
-// an answer with the same key and method, and otherwise takes the next one with the method. It
-// declines other input requests.
-func inputResponses(was, answered, now []byte) []byte {
-	if len(now) == 0 || now[0] != '{' {
-		return answered
-	}
-	var list []inputResponse
-	if len(answered) > 0 && answered[0] == '{' {
-		members := jsonwire.ObjectMembers(answered)
-		for members.Next() && len(list) < maxInputRequests {
-			key := members.KeyString()
-			list = append(list, inputResponse{key: key, method: jsonwire.Text(jsonwire.Lookup(was, key, "method")), value: members.Value()})
-		}
-	}
-	given := map[string][]byte{}
-	for _, exact := range []bool{true, false} {
-		members := jsonwire.ObjectMembers(now)
-		for n := 0; members.Next() && n < maxInputRequests; n++ {
-			key, method := members.KeyString(), jsonwire.Text(jsonwire.Lookup(members.Value(), "method"))
-			if given[key] != nil {
-				continue
-			}
-			i := slices.IndexFunc(list, func(r inputResponse) bool { return !r.used && r.method == method && (!exact || r.key == key) })
-			switch {
-			case i >= 0:
-				list[i].used, given[key] = true, list[i].value
-			case !exact && method == mcp.MethodElicit:
-				given[key] = []byte(`{"action":"decline"}`)
-			case !exact && method == mcp.MethodRootsList:
-				given[key] = []byte(`{"roots":[]}`)
-			}
-		}
-	}
-	return orderedObject(now, given)
-}
-
-// maxInputRequests limits the answered input requests.
-const maxInputRequests = 1000
-
-// orderedObject returns an object of values in the member order of another object.
-func orderedObject(order []byte, values map[string][]byte) []byte {
-	out := []byte{'{'}
-	members := jsonwire.ObjectMembers(order)
-	for members.Next() {
-		key := members.KeyString()
-		v := values[key]
-		if v == nil {
-			continue
-		}
-		delete(values, key)
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(out, quoted(key)...), ':')
-		out = append(out, v...)
-	}
-	return append(out, '}')
-}
-
-// fillRedacted replaces hidden values by those of Options.Set.
-func (p *player) fillRedacted(raw []byte, listed []string) []byte {
-	if len(p.opts.Set) == 0 {
-		return raw
-	}
-	for _, pointer := range resend.RedactedIn(raw, listed) {
-		if value := p.opts.Set[pointer]; value != nil {
-			raw = edit(raw, pointerPath(pointer), func([]byte) []byte { return value })
-		}
-	}
-	return raw
-}
-
-// redacted returns the places of a message that are still hidden.
-func (p *player) redacted(raw []byte, listed []string) (list []string) {
-	for _, pointer := range resend.RedactedIn(raw, listed) {
-		if p.opts.Set[pointer] == nil {
-			list = append(list, pointer)
-		}
-	}
-	return list
-}
-
 // handleArrival handles an incoming message or the end of an exchange.
 func (p *player) handleArrival(ctx context.Context, x arrival) error {
 	if x.Ended {
@@ -496,7 +426,7 @@ func (p *player) handleArrival(ctx context.Context, x arrival) error {
 	for _, raw := range splitBatch(x.Data) {
 		el := element{raw: raw}
 		if jsonrpc.Parse(raw, &el.m, 0) != nil {
-			p.summary.Stray++
+			p.results.summary.Stray++
 			continue
 		}
 		var err error
@@ -546,44 +476,18 @@ func (p *player) handleEnd(x arrival) error {
 	return nil
 }
 
-// findCall returns the request that a response is for, or nil.
-func (p *player) findCall(m *jsonrpc.Message, exchange uint64) *liveCall {
-	key := m.ID.Key()
-	var matching, others []*liveCall
-	for _, l := range p.pending {
-		if exchange > 0 && l.notifications.exchange == exchange {
-			matching = append(matching, l)
-		}
-		if l.id.Key() == key {
-			others = append(others, l)
-		}
-	}
-	for _, l := range matching {
-		if l.id.Key() == key {
-			return l
-		}
-	}
-	if len(matching) == 1 && m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) {
-		return matching[0]
-	}
-	if len(others) == 1 {
-		return others[0]
-	}
-	return nil
-}
-
 // handleResponse handles a response.
 func (p *player) handleResponse(el *element, x arrival) error {
 	if p.syntheticID != "" && el.m.ID.Key() == p.syntheticID {
 		p.syntheticID = ""
 		if el.m.Kind == jsonrpc.KindError {
-			p.fatal = p.handshakeError(&el.m, x.N)
+			p.fatal = p.rec.handshakeError(&el.m, x.N)
 		}
 		return nil
 	}
-	l := p.findCall(&el.m, x.Exchange)
+	l := p.pending.find(&el.m, x.Exchange)
 	if l == nil {
-		p.summary.Stray++
+		p.results.summary.Stray++
 		return nil
 	}
 	p.failures = 0
@@ -596,14 +500,14 @@ func (p *player) handleResponse(el *element, x arrival) error {
 	}
 	p.responses++
 	p.learn(l)
-	p.compareResponse(l)
+	p.finishCall(l, p.comparer.result(l))
 	return p.eraError(l, nil)
 }
 
 // markLost notes that a request gets no response.
 func (p *player) markLost(l *liveCall, err error) error {
 	if l.response != nil { // an earlier response to a task poll
-		p.compareResponse(l)
+		p.finishCall(l, p.comparer.result(l))
 		return nil
 	}
 	r := &Result{Status: Lost, Why: err.Error()}
@@ -627,7 +531,7 @@ func (p *player) markLost(l *liveCall, err error) error {
 // markTimeout notes that a response has not come in time.
 func (p *player) markTimeout(l *liveCall) error {
 	if l.response != nil {
-		p.compareResponse(l)
+		p.finishCall(l, p.comparer.result(l))
 		return nil
 	}
 	p.finishCall(l, &Result{Status: Timeout, Why: fmt.Sprintf("no response within %v", p.opts.Timeout)})
@@ -635,50 +539,6 @@ func (p *player) markTimeout(l *liveCall) error {
 		return p.timeoutError("the response to " + l.call.method)
 	}
 	return nil
-}
-
-// compareResponse compares the response of a request.
-func (p *player) compareResponse(l *liveCall) {
-	c := l.call
-	r := &Result{Status: Same, OK: true, LiveN: l.responseN}
-	ms := trace.Millis(l.latency)
-	r.Live = &ms
-	switch {
-	case c.response == nil:
-		r.Status = Open
-		if c.notifications.isSubscription && l.response.m.Kind == jsonrpc.KindError {
-			r.Status, r.OK = Different, false
-			r.Differences = p.comparer.compareResponses(side{}, side{}, &jsonrpc.Message{}, &l.response.m)
-		}
-	case p.wasWorking(l):
-		r.Why = "the task was still running, so its status depends on timing"
-	default:
-		was := side{raw: c.response.raw, at: c.responseAt, redacted: c.response.redacted}
-		r.Differences = p.comparer.compareResponses(was, side{raw: l.response.raw, at: time.Now()}, &c.response.m, &l.response.m)
-		if ok, old, now := sameNotifications(&c.notifications, &l.notifications, p.opts.Strict); !ok {
-			r.Differences = append(r.Differences, Difference{Op: "notifications", Old: strings.Join(old, " "), New: strings.Join(now, " ")})
-		}
-		if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
-			r.Status, r.OK = Different, false
-		}
-		p.noteVersion(l, r)
-	}
-	p.finishCall(l, r)
-}
-
-// noteVersion notes once that a modern server, which sends its version in each response, has
-// another version.
-func (p *player) noteVersion(l *liveCall, r *Result) {
-	if p.versionNoted || !p.rec.Modern || p.opts.Strict {
-		return
-	}
-	place := []string{"_meta", mcp.MetaServerInfo, "version"}
-	old, now := jsonwire.Text(jsonwire.Lookup(l.call.result(), place...)), jsonwire.Text(jsonwire.Lookup(l.response.m.Result, place...))
-	if old != "" && now != "" && old != now {
-		p.versionNoted = true
-		pointer := "/result/_meta/" + jsonpointer.Escape(mcp.MetaServerInfo) + "/version"
-		r.Differences = append(r.Differences, Difference{Op: "replace", Pointer: pointer, Old: string(quoted(old)), New: string(quoted(now)), Note: true})
-	}
 }
 
 // finishCall notes the result of a sent request.
@@ -697,38 +557,14 @@ func (p *player) resolve(c *call, r *Result) {
 		r.Recorded = &ms
 	}
 	p.calls[c.index].state = done
-	p.addResult(c.index, r)
-}
-
-// addResult notes a result, and reports results in recorded order.
-func (p *player) addResult(i int, r *Result) {
-	p.results[i] = r
-	for p.reported < len(p.order) {
-		r := p.results[p.order[p.reported]]
-		if r == nil {
-			return
-		}
-		p.reported++
-		p.report(r)
-	}
-}
-
-func (p *player) report(r *Result) {
-	if r.Method == "" { // not selected
-		return
-	}
-	if r.Differences == nil {
-		r.Differences = []Difference{}
-	}
-	p.summary.count(r)
-	p.opts.Report(r)
+	p.results.add(&p.results.calls[c.index], r)
 }
 
 // handshakeError returns the error for a rejected handshake.
-func (p *player) handshakeError(m *jsonrpc.Message, n uint64) error {
+func (r *Recording) handshakeError(m *jsonrpc.Message, n uint64) error {
 	e := m.Clone().Err()
 	if e.Code == jsonrpc.CodeMethodNotFound || e.Code == mcp.CodeUnsupportedProtocolVersion {
-		return &EraError{Revision: p.rec.Revision, Err: e}
+		return &EraError{Revision: r.Revision, Err: e}
 	}
 	return &resend.HandshakeError{N: n, Err: e}
 }
@@ -742,7 +578,7 @@ func (p *player) eraError(l *liveCall, cause error) error {
 	}
 	if c.method == mcp.MethodInitialize {
 		if cause == nil {
-			return p.handshakeError(&l.response.m, l.responseN)
+			return p.rec.handshakeError(&l.response.m, l.responseN)
 		}
 		if s, ok := errors.AsType[*wireclient.StatusError](cause); ok && s.Status == http.StatusBadRequest {
 			return &EraError{Revision: p.rec.Revision, Err: cause}
@@ -907,7 +743,7 @@ func (p *player) finish(ctx context.Context) error {
 // yet.
 func (p *player) hasPendingRequest() bool {
 	for i := range p.serverRequests {
-		if p.serverRequests[i].waiting || p.results[len(p.calls)+i] == nil {
+		if p.serverRequests[i].waiting || p.results.serverRequests[i] == nil {
 			return true
 		}
 	}
@@ -929,7 +765,7 @@ func (p *player) reportRest(err error) {
 	for i := range p.calls {
 		l := &p.calls[i]
 		switch {
-		case l.state == done && p.results[i] != nil:
+		case l.state == done && p.results.calls[i] != nil:
 		case l.state == sent && l.call.response == nil:
 			p.finishCall(l, &Result{Status: Open, OK: true})
 		case l.state == sent && err != nil:
@@ -938,17 +774,17 @@ func (p *player) reportRest(err error) {
 			p.finishCall(l, &Result{Status: Lost})
 		default:
 			if p.rec.isSelected(l.call, p.opts) {
-				p.summary.Unsent++
+				p.results.summary.Unsent++
 			}
-			p.addResult(i, &Result{})
+			p.results.add(&p.results.calls[i], &Result{})
 		}
 	}
 	for i := range p.serverRequests {
 		a := &p.serverRequests[i]
 		switch {
-		case p.results[len(p.calls)+i] != nil:
+		case p.results.serverRequests[i] != nil:
 		case err != nil:
-			p.addResult(len(p.calls)+i, &Result{})
+			p.results.add(&p.results.serverRequests[i], &Result{})
 		default:
 			p.noteMissing(a)
 		}
@@ -961,5 +797,5 @@ func (p *player) reportRest(err error) {
 	if p.opts.Strict {
 		r.Status, r.OK, r.Differences[0].Note = Different, false, false
 	}
-	p.report(r)
+	p.results.report(r)
 }

@@ -26,7 +26,7 @@ type liveRequest struct {
 func (p *player) handleRequest(ctx context.Context, el *element, x arrival) error {
 	m := &el.m
 	if p.origin.Modern && p.origin.Transport != capture.TransportStdio { // no response is possible
-		p.summary.Stray++
+		p.results.summary.Stray++
 		return nil
 	}
 	if string(m.Method) == mcp.MethodPing {
@@ -36,7 +36,7 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 	a := p.matchRequest(m)
 	if a == nil {
 		r := &Result{Method: string(m.Method), Asked: true, Status: Different, Why: "the server did not send this request when recorded: declined", LiveN: x.N}
-		p.report(r)
+		p.results.report(r)
 		_, err := p.deliver(ctx, resend.Decline(m))
 		return err
 	}
@@ -51,7 +51,7 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 		p.resolveRequest(a, r)
 		return nil
 	}
-	if hidden := p.redacted(a.recorded.reply.raw, a.recorded.reply.redacted); len(hidden) > 0 {
+	if hidden := p.substitutes.hidden(a.recorded.reply.raw, a.recorded.reply.redacted); len(hidden) > 0 {
 		r.Status, r.OK, r.Redacted, r.Why = Redacted, false, hidden, "the client's recorded response has redacted values: declined"
 		p.resolveRequest(a, r)
 		_, err := p.deliver(ctx, resend.Decline(m))
@@ -81,18 +81,18 @@ func (p *player) matchRequest(m *jsonrpc.Message) (first *liveRequest) {
 }
 
 func (p *player) resolveRequest(a *liveRequest, r *Result) {
-	if p.results[len(p.calls)+a.recorded.index] != nil { // it was reported missing
+	if p.results.serverRequests[a.recorded.index] != nil { // it was reported missing
 		return
 	}
 	r.N, r.Method, r.Asked = a.recorded.n, a.recorded.method, true
-	p.addResult(len(p.calls)+a.recorded.index, r)
+	p.results.add(&p.results.serverRequests[a.recorded.index], r)
 }
 
 // respond sends the server the recorded response.
 func (p *player) respond(ctx context.Context, a *liveRequest) error {
 	a.waiting = false
-	raw := edit(p.fillRedacted(a.recorded.reply.raw, a.recorded.reply.redacted), []string{"id"}, func([]byte) []byte { return a.id })
-	_, err := p.deliver(ctx, p.replaceTaskIDs(raw))
+	raw := p.substitutes.fill(a.recorded.reply.raw, a.recorded.reply.redacted)
+	_, err := p.deliver(ctx, edit(raw, []string{"id"}, func([]byte) []byte { return a.id }))
 	return err
 }
 
@@ -140,12 +140,13 @@ func (p *player) pendingFor(a *serverRequest) (list []*liveCall) {
 
 // noteMissing notes that a request of the server did not come.
 func (p *player) noteMissing(a *liveRequest) {
-	if p.results[len(p.calls)+a.recorded.index] != nil {
+	if p.results.serverRequests[a.recorded.index] != nil {
 		return
 	}
 	played := func(c *call) bool { return p.rec.isSelected(c, p.opts) }
 	if len(a.recorded.pendingCalls) > 0 && !slices.ContainsFunc(a.recorded.pendingCalls, played) {
-		p.addResult(len(p.calls)+a.recorded.index, &Result{}) // its cause was not selected
+		// Its cause was not selected.
+		p.results.add(&p.results.serverRequests[a.recorded.index], &Result{})
 		return
 	}
 	p.resolveRequest(a, &Result{Status: Different, Why: "the server did not send this request"})
