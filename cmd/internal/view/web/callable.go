@@ -9,9 +9,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
@@ -73,8 +73,8 @@ type toolList struct {
 
 // toolLists returns the newest results of tools/list, the newest first. If only is set, it decides
 // by the id of a capture and the server's name.
-func (s *Server) toolLists(only func(captureID, server string) bool) (lists []toolList) {
-	s.hub.Read(func(m *trace.Model) {
+func toolLists(hub *watch.Hub, only func(captureID, server string) bool) (lists []toolList) {
+	hub.Read(func(m *trace.Model) {
 		for _, r := range slices.Backward(m.Rows()) {
 			if len(lists) == maxToolLists {
 				return
@@ -87,9 +87,10 @@ func (s *Server) toolLists(only func(captureID, server string) bool) (lists []to
 	return lists
 }
 
-// tools calls use for each tool of a list, until use returns false. definition is valid until then.
-func (s *Server) tools(ctx context.Context, l toolList, use func(t callable, definition []byte) bool) {
-	e, err := s.hub.Event(ctx, l.row.capture, l.row.responseN)
+// eachTool calls use for each tool of a list, until use returns false. definition is valid until
+// then.
+func eachTool(ctx context.Context, hub *watch.Hub, l toolList, use func(t callable, definition []byte) bool) {
+	e, err := hub.Event(ctx, l.row.capture, l.row.responseN)
 	var m jsonrpc.Message
 	if err != nil || e.Cut || len(e.Data) > maxListBytes || jsonrpc.Parse(e.Data, &m, 0) != nil {
 		return
@@ -129,8 +130,8 @@ func (s *Server) serveCallables(w http.ResponseWriter, r *http.Request) {
 	}{[]callable{}}
 	type key struct{ server, name string }
 	seen := map[key]bool{}
-	for _, l := range s.toolLists(nil) {
-		s.tools(r.Context(), l, func(t callable, _ []byte) bool {
+	for _, l := range toolLists(s.hub, nil) {
+		eachTool(r.Context(), s.hub, l, func(t callable, _ []byte) bool {
 			if k := (key{t.Server, t.Name}); !seen[k] {
 				seen[k] = true
 				out.Tools = append(out.Tools, t)
@@ -144,18 +145,18 @@ func (s *Server) serveCallables(w http.ResponseWriter, r *http.Request) {
 
 // findTool returns a tool by the row of its list and its name or, for the row of a call, the tool
 // that was called.
-func (s *Server) findTool(ctx context.Context, p rowRef, name string) (found callable, definition []byte, ok bool) {
+func findTool(ctx context.Context, hub *watch.Hub, p rowRef, name string) (found callable, definition []byte, ok bool) {
 	// As trace.Session.Label.
 	server := strings.TrimSpace(p.row.Record.Server + " " + p.row.Record.Side)
 	lists := []toolList{{p, server}}
 	if p.row.Record.Method != mcp.MethodToolsList {
 		name = cmp.Or(name, p.row.Record.Target)
-		lists = s.toolLists(func(c, _ string) bool { return c == p.capture })
+		lists = toolLists(hub, func(c, _ string) bool { return c == p.capture })
 		// A capture of one call has no list, but another of the same server may have it.
-		lists = append(lists, s.toolLists(func(c, srv string) bool { return c != p.capture && srv == server })...)
+		lists = append(lists, toolLists(hub, func(c, srv string) bool { return c != p.capture && srv == server })...)
 	}
 	for _, l := range lists {
-		s.tools(ctx, l, func(t callable, d []byte) bool {
+		eachTool(ctx, hub, l, func(t callable, d []byte) bool {
 			if ok = t.Name == name; ok {
 				found, definition = t, bytes.Clone(d)
 			}
@@ -172,25 +173,25 @@ const noTool = "no recorded list of tools has this tool"
 
 // serveCallable responds with one tool.
 func (s *Server) serveCallable(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.lookupPathRow(w, r)
+	p, ok := s.views.pathRow(w, r)
 	if !ok {
 		return
 	}
-	t, definition, ok := s.findTool(r.Context(), p, r.URL.Query().Get("name"))
+	t, definition, ok := findTool(r.Context(), s.hub, p, r.URL.Query().Get("name"))
 	if !ok {
 		writeError(w, http.StatusNotFound, noTool)
 		return
 	}
-	out := callableDetail{callable: t, Recorded: s.recordedCalls(t)}
+	out := callableDetail{callable: t, Recorded: recordedCalls(s.hub, t)}
 	if input := jsonwire.Lookup(definition, "inputSchema"); len(input) > 0 && len(input) <= maxSchemaBytes {
 		out.Schema = input
 	}
-	list, ok := s.lookupRow(t.Row)
+	list, ok := s.views.row(t.Row)
 	if !ok {
 		writeError(w, http.StatusNotFound, rowGone)
 		return
 	}
-	if o, _, err := s.origin(r.Context(), list); err != nil {
+	if o, _, err := s.resender.origin(r.Context(), list); err != nil {
 		out.Note = err.Error()
 	} else {
 		out.Target = targetText(o)
@@ -199,9 +200,9 @@ func (s *Server) serveCallable(w http.ResponseWriter, r *http.Request) {
 }
 
 // recordedCalls returns the newest calls of a tool, the newest first.
-func (s *Server) recordedCalls(t callable) []recordedCall {
+func recordedCalls(hub *watch.Hub, t callable) []recordedCall {
 	list := []recordedCall{}
-	s.hub.Read(func(m *trace.Model) {
+	hub.Read(func(m *trace.Model) {
 		for _, r := range slices.Backward(m.Rows()) {
 			if len(list) == maxRecorded {
 				return
@@ -235,12 +236,12 @@ func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	p, ok := s.lookupRow(q.Row)
+	p, ok := s.views.row(q.Row)
 	if !ok {
 		writeError(w, http.StatusNotFound, rowGone)
 		return
 	}
-	_, definition, ok := s.findTool(r.Context(), p, q.Name)
+	_, definition, ok := findTool(r.Context(), s.hub, p, q.Name)
 	if !ok {
 		writeError(w, http.StatusNotFound, noTool)
 		return
@@ -291,19 +292,19 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	p, ok := s.lookupRow(q.Row)
+	p, ok := s.views.row(q.Row)
 	if !ok || p.row.Record.Method != mcp.MethodToolsList {
 		writeError(w, http.StatusNotFound, rowGone)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resendTimeout)
 	defer cancel()
-	_, definition, ok := s.findTool(ctx, p, q.Name)
+	_, definition, ok := findTool(ctx, s.hub, p, q.Name)
 	if !ok {
 		writeError(w, http.StatusNotFound, noTool)
 		return
 	}
-	o, list, err := s.origin(ctx, p)
+	o, list, err := s.resender.origin(ctx, p)
 	switch {
 	case err != nil:
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
@@ -325,7 +326,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	s.runResend(ctx, w, o, message)
+	s.resender.run(ctx, w, o, message)
 }
 
 // toolCall returns a call as the client that sent a tools/list request would send it.
@@ -346,33 +347,3 @@ func toolCall(list []byte, name, arguments string) ([]byte, error) {
 	}
 	return jsonrpc.AppendRequest(nil, m.ID, mcp.MethodToolsCall, append(params, '}')), nil
 }
-
-// awaitRow waits for a row to arrive at the hub with its response. It returns 0 if that takes too
-// long.
-func (s *Server) awaitRow(ctx context.Context, captureID string, n uint64) (seq uint64) {
-	ctx, cancel := context.WithTimeout(ctx, rowTimeout)
-	defer cancel()
-	tick := time.NewTicker(rowInterval)
-	defer tick.Stop()
-	for {
-		done := false
-		s.hub.Read(func(m *trace.Model) {
-			if r := m.Find(captureID, n); r != nil {
-				seq, done = r.Seq, r.Done
-			}
-		})
-		if done {
-			return seq
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return seq
-		}
-	}
-}
-
-const (
-	rowTimeout  = 3 * time.Second // for a row of a capture that is already written
-	rowInterval = 20 * time.Millisecond
-)

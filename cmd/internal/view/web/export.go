@@ -89,7 +89,7 @@ func (s *Server) Export(ctx context.Context, w io.Writer, f *filter.Filter) erro
 // export builds the page. All of it comes from events that were redacted again, even if the
 // capture was redacted before.
 func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte, err error) {
-	p, err := s.selectRows(ctx, f, s.maxExport)
+	p, err := s.views.selectRows(ctx, f, s.maxExport)
 	if err != nil {
 		return parts, err
 	}
@@ -97,7 +97,7 @@ func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte,
 	if f != nil {
 		text = f.String()
 	}
-	x, err := s.exportDataOf(ctx, p, text)
+	x, err := exportDataOf(ctx, s.hub, p, text)
 	if err != nil {
 		return parts, err
 	}
@@ -141,12 +141,12 @@ func (m *exportModel) Event(ctx context.Context, captureID string, n uint64) (*c
 }
 
 // exportDataOf returns the data of an exported page.
-func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) (*exportData, error) {
+func exportDataOf(ctx context.Context, hub *watch.Hub, p *selection, filter string) (*exportData, error) {
 	m := &exportModel{selection: p, filter: filter, captures: map[string]*captureSelection{}, payloads: map[eventKey]*capture.Event{}, model: trace.New(nil)}
-	if err := m.read(ctx, s); err != nil {
+	if err := m.read(ctx, hub); err != nil {
 		return nil, err
 	}
-	x := &exportData{Rows: []pageRow{}, Sources: s.exportedSources(p), Tools: newToolStats(m.model), Facets: newFacets(m.model.Facets()), Details: map[string]json.RawMessage{}}
+	x := &exportData{Rows: []pageRow{}, Sources: exportedSources(hub, p), Tools: newToolStats(m.model), Facets: newFacets(m.model.Facets()), Details: map[string]json.RawMessage{}}
 	for _, c := range cards(m.model) {
 		if m.captures[c.Capture] != nil {
 			x.Sessions = append(x.Sessions, c)
@@ -177,9 +177,9 @@ func (s *Server) exportDataOf(ctx context.Context, p *selection, filter string) 
 }
 
 // exportedSources returns the sources without paths, which contain user names.
-func (s *Server) exportedSources(p *selection) []source {
+func exportedSources(hub *watch.Hub, p *selection) []source {
 	list := []source{}
-	for _, src := range sources(s.hub) {
+	for _, src := range sources(hub) {
 		if slices.ContainsFunc(p.captures, func(c *captureSelection) bool { return c.capture == src.ID }) {
 			list = append(list, source{ID: src.ID, Name: src.Name, Transport: src.Transport, State: src.State})
 		}
@@ -188,13 +188,13 @@ func (s *Server) exportedSources(p *selection) []source {
 }
 
 // read fills the model.
-func (m *exportModel) read(ctx context.Context, s *Server) error {
+func (m *exportModel) read(ctx context.Context, hub *watch.Hub) error {
 	var all []iter.Seq2[*capture.Event, error]
 	var sources []*redactedReader
 	heads := map[string]*capture.Head{}
 	for _, c := range m.selection.captures {
 		m.captures[c.capture] = c
-		lines, err := s.openRedacted(ctx, c)
+		lines, err := openRedacted(ctx, hub, c)
 		if err != nil {
 			return err
 		}
@@ -327,23 +327,17 @@ type selection struct {
 	omitted, evicted int
 }
 
-// searchTimeout limits how long a download waits for a search.
-const searchTimeout = 5 * time.Minute
-
-// errSearchTimeout is the cause when a search exceeds searchTimeout.
-var errSearchTimeout = errors.New("the filter is still searching")
-
 // selectRows returns what a filter shows, without the oldest rows above limit. A limit of 0 means
 // no limit; a nil filter then selects whole captures.
-func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*selection, error) {
-	v := s.newView(f)
+func (vs *views) selectRows(ctx context.Context, f *filter.Filter, limit int) (*selection, error) {
+	v := vs.of(f)
 	defer v.close()
 	if err := v.waitSearch(ctx); err != nil {
 		return nil, err
 	}
 	by := map[string]*captureSelection{}
 	out := &selection{}
-	for _, src := range s.hub.Sources() {
+	for _, src := range vs.hub.Sources() {
 		if src.ID == "" || by[src.ID] != nil {
 			continue
 		}
@@ -374,48 +368,6 @@ func (s *Server) selectRows(ctx context.Context, f *filter.Filter, limit int) (*
 	})
 	out.captures = slices.DeleteFunc(out.captures, func(p *captureSelection) bool { return !p.all && len(p.roots) == 0 })
 	return out, nil
-}
-
-// waitSearch waits until a search is done.
-func (v *view) waitSearch(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, searchTimeout, errSearchTimeout)
-	defer cancel()
-	t := time.NewTicker(searchTick)
-	defer t.Stop()
-	for {
-		if _, busy := v.searching(); !busy {
-			return nil
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return fmt.Errorf("web: %w", context.Cause(ctx))
-		}
-	}
-}
-
-// evicted returns the number of rows of the view that were evicted. The caller must hold the lock
-// of the model.
-func (v *view) evicted(m *trace.Model) int {
-	switch {
-	case v.selection == nil:
-		return int(m.EvictedRows())
-	case v.selection.Whole():
-		return int(v.selection.Matches()) - v.selection.Len()
-	}
-	return 0
-}
-
-// rows returns the rows of the timeline in the view. The caller must hold the lock of the model.
-func (v *view) rows(m *trace.Model) []*trace.Row {
-	if v.selection == nil {
-		return m.Rows()
-	}
-	list := make([]*trace.Row, v.selection.Len())
-	for i := range list {
-		list[i] = v.selection.At(i)
-	}
-	return list
 }
 
 // add adds a row of the timeline and the rows inside it.
@@ -481,10 +433,10 @@ type redactedReader struct {
 }
 
 // openRedacted opens the selected part of a capture.
-func (s *Server) openRedacted(ctx context.Context, of *captureSelection) (*redactedReader, error) {
+func openRedacted(ctx context.Context, hub *watch.Hub, of *captureSelection) (*redactedReader, error) {
 	c := &redactedReader{ctx: ctx, selection: of}
 	c.enc = capture.NewEncoder(&c.buf, nil)
-	events := s.eventsOf(ctx, of, &c.missing)
+	events := hubEvents(ctx, hub, of, &c.missing)
 	if of.path != "" {
 		r, err := capture.Open(of.path, nil)
 		if err != nil {
@@ -496,15 +448,15 @@ func (s *Server) openRedacted(ctx context.Context, of *captureSelection) (*redac
 	return c, nil
 }
 
-// eventsOf yields the selected events of a capture without a file that the hub still has, and
+// hubEvents yields the selected events of a capture without a file that the hub still has, and
 // counts the others in gone.
-func (s *Server) eventsOf(ctx context.Context, of *captureSelection, gone *int) iter.Seq2[*capture.Event, error] {
+func hubEvents(ctx context.Context, hub *watch.Hub, of *captureSelection, gone *int) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
-		if h := s.hub.Head(of.capture); h != nil && !yield(&capture.Event{Kind: capture.KindHead, Head: h, Capture: of.capture, At: h.At}, nil) {
+		if h := hub.Head(of.capture); h != nil && !yield(&capture.Event{Kind: capture.KindHead, Head: h, Capture: of.capture, At: h.At}, nil) {
 			return
 		}
 		for _, n := range slices.Sorted(maps.Keys(of.events)) {
-			e, err := s.hub.Event(ctx, of.capture, n)
+			e, err := hub.Event(ctx, of.capture, n)
 			if errors.Is(err, watch.ErrGone) {
 				*gone++
 				continue
@@ -611,7 +563,7 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	p, err := s.selectRows(r.Context(), f, 0)
+	p, err := s.views.selectRows(r.Context(), f, 0)
 	if err != nil {
 		writeErrorOf(w, http.StatusServiceUnavailable, err)
 		return
@@ -632,15 +584,15 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	}
 	attach(w, fileName(name, "saved"+capture.Suffix))
 	for _, c := range p.captures {
-		if err := s.saveCapture(w, r, c); err != nil {
+		if err := saveCapture(r.Context(), w, s.hub, c); err != nil {
 			s.opts.Logger.WarnContext(r.Context(), "a capture could not be saved completely", "capture", c.capture, "err", err)
 			panic(http.ErrAbortHandler) // tells the browser that the file is incomplete
 		}
 	}
 }
 
-func (s *Server) saveCapture(w io.Writer, r *http.Request, c *captureSelection) error {
-	lines, err := s.openRedacted(r.Context(), c)
+func saveCapture(ctx context.Context, w io.Writer, hub *watch.Hub, c *captureSelection) error {
+	lines, err := openRedacted(ctx, hub, c)
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,13 @@ func ExportedPage(data []byte) string {
 }
 
 // Token returns the access token.
-func (s *Server) Token() string { return s.token }
+func (s *Server) Token() string { return s.access.token }
 
 // Key is the value of X-Mcpwire.
-func (s *Server) Key() string { return s.key }
+func (s *Server) Key() string { return s.access.key }
 
 // TicketUntil is a ticket for a path.
-func (s *Server) TicketUntil(path string, until int64) string { return s.ticket(path, until) }
+func (s *Server) TicketUntil(path string, until int64) string { return s.access.ticket(path, until) }
 
 // OpenStreams returns how many streams are open.
 func (s *Server) OpenStreams() int { return len(s.streams) }
@@ -53,10 +53,10 @@ func OpenName(name string) string { return uploadName(name) }
 const MaxStreams = maxStreams
 
 // SetMaxOpen says how large a dropped capture may be, in bytes.
-func (s *Server) SetMaxOpen(n int64) { s.maxUpload = n }
+func (s *Server) SetMaxOpen(n int64) { s.uploads.maxSize = n }
 
 // SetMaxUnpacked says how many bytes may come out of a dropped capture that is compressed.
-func (s *Server) SetMaxUnpacked(n int64) { s.maxUnpacked = n }
+func (s *Server) SetMaxUnpacked(n int64) { s.uploads.maxUnpacked = n }
 
 // SetMaxExport says how many rows of the timeline an exported page has.
 func (s *Server) SetMaxExport(rows int) { s.maxExport = rows }

@@ -1,13 +1,11 @@
 package web
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"mcpwire/cmd/internal/trace"
-	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/view/picture"
 )
 
@@ -65,7 +63,7 @@ func (s *Server) serveSequence(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var seq *picture.Sequence
-	if !s.pictured(w, r, func(_ *trace.Model, rows []*trace.Row, evicted int) {
+	if !s.views.pictured(w, r, func(_ *trace.Model, rows []*trace.Row, evicted int) {
 		seq = picture.NewSequence(of.rows(rows))
 		seq.Evicted = evicted
 	}) {
@@ -83,39 +81,13 @@ func (s *Server) serveSequence(w http.ResponseWriter, r *http.Request) {
 // serveOverview responds with the overview.
 func (s *Server) serveOverview(w http.ResponseWriter, r *http.Request) {
 	var o *picture.Overview
-	if s.pictured(w, r, func(m *trace.Model, rows []*trace.Row, evicted int) {
+	if s.views.pictured(w, r, func(m *trace.Model, rows []*trace.Row, evicted int) {
 		o = picture.NewOverview(m, rows)
 		o.Evicted = evicted
 	}) {
 		attach(w, "overview.svg")
 		w.Write([]byte(o.SVG(pictureWidth(r))))
 	}
-}
-
-// pictured calls f with the rows that match the filter of a request, the number of evicted ones,
-// and the model locked. It
-// writes the response itself if that fails.
-func (s *Server) pictured(w http.ResponseWriter, r *http.Request, f func(m *trace.Model, rows []*trace.Row, evicted int)) bool {
-	parsed, err := parseFilter(r)
-	if err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return false
-	}
-	if err := s.withRows(r.Context(), parsed, f); err != nil {
-		writeErrorOf(w, http.StatusServiceUnavailable, err)
-		return false
-	}
-	return true
-}
-
-func (s *Server) withRows(ctx context.Context, f *filter.Filter, use func(m *trace.Model, rows []*trace.Row, evicted int)) error {
-	v := s.newView(f)
-	defer v.close()
-	if err := v.waitSearch(ctx); err != nil {
-		return err
-	}
-	v.hub.Read(func(m *trace.Model) { use(m, v.rows(m), v.evicted(m)) })
-	return nil
 }
 
 // pictureWidth returns the width that a page has for a picture, in px. Zero means the default.

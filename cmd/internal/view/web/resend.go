@@ -2,23 +2,29 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/playback/resend"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
 )
 
 // Limits of resending.
 const (
-	maxEditable       = 1 << 20  // bytes of a message that the page can edit
-	maxResendResponse = 64 << 10 // bytes of the response; the new capture has all
+	maxEditable       = 1 << 20         // bytes of a message that the page can edit
+	maxResendResponse = 64 << 10        // bytes of the response; the new capture has all
+	rowTimeout        = 3 * time.Second // for a row of a capture that is already written
+	rowInterval       = 20 * time.Millisecond
 )
 
 // resendPreview is the message to send again, and its target.
@@ -42,11 +48,11 @@ type resendResult struct {
 
 // serveResendPreview responds with the message to send again and its target.
 func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.lookupPathRow(w, r)
+	p, ok := s.views.pathRow(w, r)
 	if !ok {
 		return
 	}
-	o, message, err := s.origin(r.Context(), p)
+	o, message, err := s.resender.origin(r.Context(), p)
 	if err == nil && o.Gateway {
 		err = resend.ErrGateway
 	}
@@ -75,14 +81,14 @@ func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	p, ok := s.lookupRow(q.Row)
+	p, ok := s.views.row(q.Row)
 	if !ok {
 		writeError(w, http.StatusNotFound, rowGone)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resendTimeout)
 	defer cancel()
-	o, message, err := s.origin(ctx, p)
+	o, message, err := s.resender.origin(ctx, p)
 	switch {
 	case err != nil:
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
@@ -95,7 +101,7 @@ func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
 	if q.Message != nil {
 		message = []byte(*q.Message)
 	}
-	s.runResend(ctx, w, o, message)
+	s.resender.run(ctx, w, o, message)
 }
 
 // writeTargetChanged responds that the user has not seen the target.
@@ -106,26 +112,36 @@ func writeTargetChanged(w http.ResponseWriter, target string) {
 	w.Write(append(b, "}}\n"...))
 }
 
-func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) {
-	var opts resend.Options
-	if s.opts.Resend != nil {
-		opts = *s.opts.Resend
+// A resender sends messages of captures again.
+type resender struct {
+	hub  *watch.Hub
+	opts resend.Options
+	log  *slog.Logger
+}
+
+func newResender(hub *watch.Hub, o *Options) resender {
+	rs := resender{hub: hub, log: o.Logger}
+	if o.Resend != nil {
+		rs.opts = *o.Resend
 	}
-	if opts.Tool == "" {
-		opts.Tool = s.opts.Tool
-	}
-	res, err := resend.Run(ctx, o, message, &opts)
+	rs.opts.Tool = cmp.Or(rs.opts.Tool, o.Tool)
+	return rs
+}
+
+// run sends a message to a new instance of the server, and responds with the result.
+func (rs *resender) run(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) {
+	res, err := resend.Run(ctx, o, message, &rs.opts)
 	if res == nil {
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	if err := s.watchCapture(res); err != nil {
-		s.opts.Logger.WarnContext(ctx, "a new capture cannot be followed", "path", res.Path, "err", err)
+	if err := rs.watchCapture(res); err != nil {
+		rs.log.WarnContext(ctx, "a new capture cannot be followed", "path", res.Path, "err", err)
 	}
 	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: trace.TruncatedMillis(res.Latency)}
 	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxResendResponse)], []byte("\uFFFD")))
 	if res.N != 0 {
-		out.Row = s.awaitRow(ctx, res.CaptureID, res.N)
+		out.Row = rs.awaitRow(ctx, res.CaptureID, res.N)
 	}
 	var notes []string
 	if err != nil {
@@ -142,25 +158,50 @@ func (s *Server) runResend(ctx context.Context, w http.ResponseWriter, o *resend
 }
 
 // watchCapture makes the hub read the new capture, unless it already does.
-func (s *Server) watchCapture(res *resend.Result) error {
-	for _, src := range s.hub.Sources() {
+func (rs *resender) watchCapture(res *resend.Result) error {
+	for _, src := range rs.hub.Sources() {
 		if src.Path == res.Path || src.ID == res.CaptureID {
 			return nil
 		}
 	}
-	return s.hub.Open(res.Path)
+	return rs.hub.Open(res.Path)
+}
+
+// awaitRow waits for a row to arrive at the hub with its response. It returns 0 if that takes too
+// long.
+func (rs *resender) awaitRow(ctx context.Context, captureID string, n uint64) (seq uint64) {
+	ctx, cancel := context.WithTimeout(ctx, rowTimeout)
+	defer cancel()
+	tick := time.NewTicker(rowInterval)
+	defer tick.Stop()
+	for {
+		done := false
+		rs.hub.Read(func(m *trace.Model) {
+			if r := m.Find(captureID, n); r != nil {
+				seq, done = r.Seq, r.Done
+			}
+		})
+		if done {
+			return seq
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return seq
+		}
+	}
 }
 
 // origin reads from the capture what is needed to send the message of a row again.
-func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
+func (rs *resender) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
 	path := ""
-	for _, src := range s.hub.Sources() {
+	for _, src := range rs.hub.Sources() {
 		if src.ID == p.capture && src.Path != "" {
 			path = src.Path
 		}
 	}
 	if path == "" {
-		return s.originFromHub(ctx, p)
+		return rs.originFromHub(ctx, p)
 	}
 	r, err := capture.Open(path, nil)
 	if err != nil {
@@ -172,9 +213,9 @@ func (s *Server) origin(ctx context.Context, p rowRef) (*resend.Origin, []byte, 
 
 // originFromHub is like origin for a capture without a file. It fails if the hub no longer has the
 // beginning of the session.
-func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
+func (rs *resender) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
 	kept, gone := newCaptureSelection(p.capture, ""), 0
-	s.hub.Read(func(m *trace.Model) {
+	rs.hub.Read(func(m *trace.Model) {
 		for _, r := range m.Rows() {
 			if r.Capture.ID == p.capture {
 				kept.addContext(r)
@@ -186,7 +227,7 @@ func (s *Server) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, [
 			}
 		}
 	})
-	return resend.Find(ctx, s.eventsOf(ctx, kept, &gone), p.session, p.n)
+	return resend.Find(ctx, hubEvents(ctx, rs.hub, kept, &gone), p.session, p.n)
 }
 
 // eventsOfCapture yields the events of one capture in a file with several.

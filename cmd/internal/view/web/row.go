@@ -159,7 +159,7 @@ type rowDetail struct {
 }
 
 func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.lookupPathRow(w, r)
+	p, ok := s.views.pathRow(w, r)
 	if !ok {
 		return
 	}
@@ -193,7 +193,7 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, `the parameter as must be "call" or "curl"`)
 		return
 	}
-	p, ok := s.lookupPathRow(w, r)
+	p, ok := s.views.pathRow(w, r)
 	if !ok {
 		return
 	}
@@ -212,54 +212,6 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
 	}
 }
-
-// A rowRef has the parts of a row that are used after the model is unlocked.
-type rowRef struct {
-	row     *detail.Snapshot
-	page    pageRow
-	capture string
-	session uint64
-	// n is the number of the row's first event.
-	n         uint64
-	responseN uint64
-	// name is the name of the server.
-	name string
-}
-
-// lookupRow returns a copy of a row, and whether the row exists.
-func (s *Server) lookupRow(seq uint64) (p rowRef, ok bool) {
-	h := s.hubOf(seq)
-	h.Read(func(m *trace.Model) {
-		if r := m.RowOf(seq); r != nil {
-			p, ok = newRowRef(r), true
-		}
-	})
-	return p, ok
-}
-
-// newRowRef copies the needed parts of a row. The caller must hold the lock of the model.
-func newRowRef(r *trace.Row) rowRef {
-	return rowRef{
-		row: detail.TakeSnapshot(r), page: newPageRow(r), capture: r.Capture.ID, session: r.Session.Number, n: r.N, responseN: r.ResponseN, name: r.Capture.Name,
-	}
-}
-
-// lookupPathRow is like lookupRow for the row in the path of a request. It writes the error
-// response itself.
-func (s *Server) lookupPathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
-	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
-	if err != nil {
-		writeError(w, http.StatusNotFound, "the row must be a number")
-		return rowRef{}, false
-	}
-	p, ok := s.lookupRow(seq)
-	if !ok {
-		writeError(w, http.StatusNotFound, rowGone)
-	}
-	return p, ok
-}
-
-const rowGone = "row not found: it was removed for newer ones, or the capture was closed"
 
 // servePayload responds with the bytes of an event, as a file that browsers do not show.
 func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
@@ -342,8 +294,8 @@ func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusBadRequest, err)
 		return
 	}
-	a, okA := s.lookupRow(q.A)
-	b, okB := s.lookupRow(q.B)
+	a, okA := s.views.row(q.A)
+	b, okB := s.views.row(q.B)
 	if !okA || !okB {
 		writeError(w, http.StatusNotFound, rowGone)
 		return

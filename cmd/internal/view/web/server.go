@@ -2,12 +2,7 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +13,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,16 +58,13 @@ const (
 
 // A Server serves the page and its API. It is an [http.Handler]; see the package comment.
 type Server struct {
-	hub   *watch.Hub
-	opts  Options
-	hosts map[string]bool
-	// token is the token in the URL that the user opens.
-	token string
-	// session is the value of the cookie. Browsers send it to all ports of this host.
-	session string
-	// key is the value of the header X-Mcpwire, which only the page knows.
-	key string
-	mux *http.ServeMux
+	hub      *watch.Hub
+	opts     Options
+	access   access
+	views    views
+	resender resender
+	uploads  uploads
+	mux      *http.ServeMux
 
 	// streams has one element for each open stream.
 	streams chan struct{}
@@ -85,15 +76,6 @@ type Server struct {
 	closing    chan struct{}
 	endStreams func()
 
-	// wholes are the selections of evicted rows in use, by filter. wholesMu guards it.
-	wholesMu sync.Mutex
-	wholes   map[string]*sharedSelection
-
-	uploads uploads
-	// maxUpload limits a capture that is dropped on the page, in bytes.
-	maxUpload int64
-	// maxUnpacked limits the content of a compressed capture, in bytes.
-	maxUnpacked int64
 	// maxExport limits the rows of the timeline in an exported page.
 	maxExport int
 }
@@ -101,9 +83,9 @@ type Server struct {
 // New returns a Server for the traffic in a hub. opts may be nil. New copies opts.
 func New(hub *watch.Hub, opts *Options) *Server {
 	s := &Server{
-		hub: hub, hosts: map[string]bool{"localhost": true}, wholes: map[string]*sharedSelection{},
+		hub: hub, views: views{hub: hub, wholes: map[string]*sharedSelection{}}, uploads: uploads{maxSize: maxUpload, maxUnpacked: maxUnpacked},
 		streams: make(chan struct{}, maxStreams), requests: make(chan struct{}, maxRequests), heavy: make(chan struct{}, maxHeavy),
-		closing: make(chan struct{}), maxUpload: maxUpload, maxUnpacked: maxUnpacked, maxExport: maxExportRows,
+		closing: make(chan struct{}), maxExport: maxExportRows,
 	}
 	if opts != nil {
 		s.opts = *opts
@@ -111,27 +93,10 @@ func New(hub *watch.Hub, opts *Options) *Server {
 	if s.opts.Logger == nil {
 		s.opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s.token = cmp.Or(s.opts.Token, NewToken())
-	s.session, s.key = derive("cookie", s.token), derive("key", s.token)
-	for _, h := range s.opts.Hosts {
-		s.hosts[lowerHost(h)] = true
-	}
+	s.access, s.resender = newAccess(&s.opts), newResender(hub, &s.opts)
 	s.endStreams = sync.OnceFunc(func() { close(s.closing) })
 	s.mux = s.routes()
 	return s
-}
-
-// derive returns a secret for a use. It reveals neither the one that it is made of nor others.
-func derive(use, secret string) string {
-	sum := sha256.Sum256([]byte("mcpwire watch " + use + " " + secret))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
-}
-
-// NewToken returns a random token for [Options]: 256 bits as text.
-func NewToken() string {
-	var b [32]byte
-	rand.Read(b[:]) // never fails
-	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
 // URL returns the address that the user opens, for a server that listens on addr. It contains the
@@ -141,7 +106,7 @@ func (s *Server) URL(addr net.Addr) string {
 	if ap, err := netip.ParseAddrPort(host); err == nil && ap.Addr().IsUnspecified() {
 		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ap.Port())))
 	}
-	u := url.URL{Scheme: "http", Host: host, Path: "/", RawQuery: url.Values{"token": {s.token}}.Encode()}
+	u := url.URL{Scheme: "http", Host: host, Path: "/", RawQuery: url.Values{"token": {s.access.token}}.Encode()}
 	return u.String()
 }
 
@@ -175,7 +140,7 @@ func (s *Server) routes() *http.ServeMux {
 	m.Handle("GET /{$}", newPageFile(indexHTML, "text/html; charset=utf-8"))
 	m.Handle("GET /static/main.css", newPageFile(mainCSS, "text/css; charset=utf-8"))
 	m.Handle("GET /static/main.js", newPageFile(mainJS, "text/javascript; charset=utf-8"))
-	m.HandleFunc("GET /api/ticket", s.serveTicket)
+	m.HandleFunc("GET /api/ticket", s.access.serveTicket)
 	m.HandleFunc("GET "+streamPath, s.serveStream)
 	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
 	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
@@ -221,32 +186,9 @@ func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// policy lets the page load its own files, connect to its own server and show images and play
-// audio from captures. It allows no inline script or style, so that captured data in the page
-// cannot run.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-// cookiePrefix is followed by the port, because all ports of a host share their cookies and
-// several servers may run.
-const cookiePrefix = "mcpwire-"
-
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	setSecurityHeaders(w.Header())
-	if !s.hostAllowed(r.Host) {
-		writeError(w, http.StatusForbidden, "the Host header does not name this host")
-		return
-	}
-	if r.URL.Path == "/" && r.URL.Query().Has("token") {
-		s.logIn(w, r)
-		return
-	}
-	if !isOwnRequest(r) {
-		writeError(w, http.StatusForbidden, "requests of other sites are rejected")
-		return
-	}
-	if !s.hasCookie(r) || strings.HasPrefix(r.URL.Path, "/api/") && !s.hasKey(r) {
-		s.writeUnauthorized(w, r)
+	if !s.access.permits(w, r) {
 		return
 	}
 	slots := s.requests
@@ -265,162 +207,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Body = &timedBody{ReadCloser: r.Body, w: t}
 	}
 	s.mux.ServeHTTP(t, r)
-}
-
-// setSecurityHeaders sets the headers of every response.
-func setSecurityHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Embedder-Policy", "require-corp")
-	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-	h.Set("Cache-Control", "no-store")
-}
-
-// hostAllowed checks a Host header. It prevents DNS rebinding: a page can make its own name
-// resolve to this machine and would then have our origin, but it cannot do that with localhost or
-// an address. Non-loopback addresses are allowed only with AllowRemote.
-func (s *Server) hostAllowed(hostport string) bool {
-	host, _ := splitHost(hostport)
-	if s.hosts[host] {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && (addr.Unmap().IsLoopback() || s.opts.AllowRemote)
-}
-
-// splitHost returns the host in lower case, and the port or "".
-func splitHost(hostport string) (host, port string) {
-	host, port, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host, port = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]"), ""
-	}
-	return lowerHost(host), port
-}
-
-func lowerHost(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
-
-// isOwnRequest reports whether a request comes from our page or from the user. Pages on other
-// ports of this machine are same-site, but are rejected too.
-func isOwnRequest(r *http.Request) bool {
-	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Values("Origin")
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		// Following a link to the page is harmless: it carries no data, and the page cannot be
-		// framed.
-		if r.URL.Path == "/" && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" {
-			return true
-		}
-		return (site == "" || site == "none" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
-	}
-	if site == "" && len(origin) == 0 || r.Header.Get("X-Mcpwire") == "" {
-		return false
-	}
-	return (site == "" || site == "same-origin") && (len(origin) == 0 || sameOrigin(origin, r.Host))
-}
-
-func sameOrigin(origin []string, host string) bool {
-	if len(origin) != 1 {
-		return false
-	}
-	u, err := url.Parse(origin[0])
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.EqualFold(u.Host, host)
-}
-
-// logIn sets the cookie for a request with the token, and gives the page its key in an address that
-// keeps the fragment. The page removes the key from the address.
-func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet || !equalSecrets(r.URL.Query().Get("token"), s.token) {
-		s.writeUnauthorized(w, r)
-		return
-	}
-	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: s.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "cross-site", "same-site":
-		// The link was on another page. Browsers do not send a strict cookie with a redirect that
-		// another site started, but they do after a reload by the page itself.
-		writeNotePage(w, http.StatusOK, `<meta http-equiv="refresh" content="0;url=/?key=`+s.key+`">`, "One moment", "The live view is being opened.")
-	default:
-		h := w.Header()
-		h.Set("Location", "/?key="+s.key)
-		w.WriteHeader(http.StatusSeeOther)
-	}
-}
-
-func cookieName(r *http.Request) string {
-	_, port := splitHost(r.Host)
-	for _, c := range port {
-		if c < '0' || c > '9' {
-			return cookiePrefix
-		}
-	}
-	return cookiePrefix + port
-}
-
-// hasCookie reports whether a request has the cookie.
-func (s *Server) hasCookie(r *http.Request) bool {
-	for _, c := range r.CookiesNamed(cookieName(r)) {
-		if equalSecrets(c.Value, s.session) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasKey reports whether a request has the key, or a ticket for its path. The cookie alone is worth
-// nothing, since any other server of this host may have it.
-func (s *Server) hasKey(r *http.Request) bool {
-	if equalSecrets(r.Header.Get("X-Mcpwire"), s.key) {
-		return true
-	}
-	given := r.URL.Query().Get("ticket")
-	until, _, _ := strings.Cut(given, ".")
-	n, err := strconv.ParseInt(until, 10, 64)
-	return err == nil && r.Method == http.MethodGet && time.Now().Unix() <= n && equalSecrets(given, s.ticket(r.URL.Path, n))
-}
-
-// ticketTime is how long a ticket can be used.
-const ticketTime = time.Minute
-
-// ticket returns a text that permits GET requests for a path until a Unix time.
-func (s *Server) ticket(path string, until int64) string {
-	text := strconv.FormatInt(until, 10)
-	return text + "." + derive("ticket "+s.key+" "+text, path)
-}
-
-// serveTicket returns a ticket for requests that cannot have a header: links, and EventSource.
-func (s *Server) serveTicket(w http.ResponseWriter, r *http.Request) {
-	u, err := url.Parse(r.URL.Query().Get("path"))
-	if err != nil {
-		writeError(w, http.StatusBadRequest, "path is not a path")
-		return
-	}
-	writeJSON(w, map[string]string{"ticket": s.ticket(u.Path, time.Now().Add(ticketTime).Unix())})
-}
-
-// equalSecrets compares secrets in constant time, even if their lengths differ.
-func equalSecrets(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
-}
-
-// writeUnauthorized responds to a request without the cookie.
-func (s *Server) writeUnauthorized(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/" {
-		writeError(w, http.StatusUnauthorized, "open the address that mcpwire watch --web printed")
-		return
-	}
-	writeNotePage(w, http.StatusUnauthorized, "", "Not open", "Open the address that mcpwire watch --web printed, with its token. Each run has a new one.")
-}
-
-// writeNotePage responds with a small page. Its texts must not need escapes.
-func writeNotePage(w http.ResponseWriter, status int, head, title, text string) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	w.Write([]byte(`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">` + head +
-		"<title>" + title + " – mcpwire</title><h1>" + title + "</h1><p>" + text + "</p></html>\n"))
 }
 
 // A timedWriter sets a deadline for each write, so that a stalled client releases its resources

@@ -86,6 +86,12 @@ func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { writeJSO
 // uploads are the captures that were dropped on the page. Their folder exists until the Server is
 // closed, because payloads are read from them again.
 type uploads struct {
+	// maxSize limits a capture that is dropped on the page, in bytes.
+	maxSize int64
+	// maxUnpacked limits the content of a compressed capture, in bytes.
+	maxUnpacked int64
+
+	// mu guards the fields below.
 	mu sync.Mutex
 	// dir is the folder. It is empty until needed.
 	dir   string
@@ -142,7 +148,7 @@ func (u *uploads) remove() error {
 
 // serveOpen accepts a capture that was dropped on the page.
 func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
-	path, err := s.saveUpload(http.MaxBytesReader(w, r.Body, s.maxUpload), uploadName(r.URL.Query().Get("name")))
+	path, err := s.uploads.save(http.MaxBytesReader(w, r.Body, s.uploads.maxSize), uploadName(r.URL.Query().Get("name")))
 	switch {
 	case errors.Is(err, errUploadsFull) || errors.Is(err, errUploadsClosed):
 		writeErrorOf(w, http.StatusServiceUnavailable, err)
@@ -151,7 +157,7 @@ func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
 	}
-	if err := s.hub.OpenLimited(path, s.maxUnpacked); err != nil {
+	if err := s.hub.OpenLimited(path, s.uploads.maxUnpacked); err != nil {
 		os.Remove(path)
 		writeErrorOf(w, http.StatusUnprocessableEntity, err)
 		return
@@ -172,10 +178,10 @@ func uploadName(name string) string {
 	return fileName(name, "opened"+capture.Suffix+packed)
 }
 
-// saveUpload writes an upload to a file. It returns an error if the upload does not begin like a
+// save writes an upload to a file. It returns an error if the upload does not begin like a
 // capture.
-func (s *Server) saveUpload(body io.Reader, name string) (path string, err error) {
-	f, err := s.uploads.create(name)
+func (u *uploads) save(body io.Reader, name string) (path string, err error) {
+	f, err := u.create(name)
 	if err != nil {
 		return "", err
 	}
@@ -185,7 +191,7 @@ func (s *Server) saveUpload(body io.Reader, name string) (path string, err error
 		}
 	}()
 	n, err := io.Copy(f, body)
-	s.uploads.add(n)
+	u.add(n)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return "", fmt.Errorf("receive the capture: %w", err)
 	}

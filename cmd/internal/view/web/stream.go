@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
@@ -112,7 +111,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 
 // open opens the view and its feed. r is the request of a page that may resume, or nil.
 func (st *stream) open(f *filter.Filter, r *http.Request) {
-	st.view = st.s.newView(f)
+	st.view = st.s.views.of(f)
 	after := uint64(0)
 	if r != nil && (f == nil || !f.NeedsPayload()) { // earlier results of a search are unknown
 		after = resumePoint(st.view.hub, r)
@@ -126,19 +125,13 @@ func (st *stream) open(f *filter.Filter, r *http.Request) {
 
 // widen replaces a view of rows that were partly evicted by one of all rows, if that is possible.
 func (st *stream) widen(f *filter.Filter) {
-	if f == nil || st.view.tried || st.s.evicted() == 0 {
+	if f == nil || st.view.tried || st.s.views.evicted() == 0 {
 		return
 	}
 	st.feed.Close()
 	st.view.close()
 	st.caughtUp, st.queue, st.gone = false, nil, nil
 	st.open(f, nil)
-}
-
-// evicted returns the number of rows that the timeline no longer has.
-func (s *Server) evicted() (n uint64) {
-	s.hub.Read(func(m *trace.Model) { n = m.EvictedRows() })
-	return n
 }
 
 // parseFilter parses the parameter filter of a request. Nil means all rows.
@@ -489,170 +482,6 @@ func (st *stream) flush() error {
 	}
 	st.keepAliveAt = time.Now().Add(keepAliveInterval)
 	return st.out.Flush()
-}
-
-// A view selects the rows for a page: all, or the rows of the timeline that match a filter and the
-// rows inside them.
-type view struct {
-	// hub has the rows.
-	hub    *watch.Hub
-	filter *filter.Filter
-	// selection is nil for all rows.
-	selection *watch.Selection
-	// release is called when the selection is no longer needed.
-	release func()
-	// tried means that the selection has evicted rows too if that is possible.
-	tried bool
-	// crowded means that it has not, because too many others do.
-	crowded bool
-	// sent are the rows of the timeline that the page has. It is used only with a selection.
-	sent map[uint64]*trace.Row
-	// fresh are the rows of sent that the current batch has added.
-	fresh map[*trace.Row]bool
-	// forgotten are the rows that a resuming page may have had and had to drop. It is nil if
-	// the page does not resume.
-	forgotten map[uint64]bool
-}
-
-// newView returns a view of the rows that match a filter. Nil means all rows. The caller must close
-// the view.
-func (s *Server) newView(f *filter.Filter) view {
-	v := view{hub: s.hub, filter: f, release: func() {}, tried: s.evicted() > 0}
-	if f != nil {
-		v.selection, v.release, v.crowded = s.selectWhole(f)
-		v.hub = v.selection.Hub()
-		v.reset()
-	}
-	return v
-}
-
-func (v *view) close() { v.release() }
-
-// maxWholes limits the selections of evicted rows. Each keeps as many rows as the hub does.
-const maxWholes = 4
-
-// A sharedSelection is a selection of evicted rows, for all requests with its filter.
-type sharedSelection struct {
-	*watch.Selection
-	users int
-}
-
-// selectWhole returns a selection of all rows that match a filter. The caller must call release.
-// crowded reports that evicted rows are not among them because of maxWholes.
-func (s *Server) selectWhole(f *filter.Filter) (sel *watch.Selection, release func(), crowded bool) {
-	key := f.String()
-	s.wholesMu.Lock()
-	defer s.wholesMu.Unlock()
-	shared := s.wholes[key]
-	if shared == nil {
-		if crowded = len(s.wholes) >= maxWholes; crowded {
-			sel = s.hub.Select(f)
-		} else {
-			sel = s.hub.SelectWhole(f)
-		}
-		if !sel.Whole() {
-			return sel, sel.Close, crowded
-		}
-		shared = &sharedSelection{Selection: sel}
-		s.wholes[key] = shared
-	}
-	shared.users++
-	return shared.Selection, func() {
-		s.wholesMu.Lock()
-		defer s.wholesMu.Unlock()
-		if shared.users--; shared.users == 0 {
-			delete(s.wholes, key)
-			shared.Close()
-		}
-	}, false
-}
-
-// hubOf returns the hub that has the row with a number.
-func (s *Server) hubOf(seq uint64) *watch.Hub {
-	s.wholesMu.Lock()
-	defer s.wholesMu.Unlock()
-	for _, shared := range s.wholes {
-		if h := shared.Hub(); h.HasSeq(seq) {
-			return h
-		}
-	}
-	return s.hub
-}
-
-// reset drops everything that the page has.
-func (v *view) reset() {
-	v.sent, v.fresh, v.forgotten = map[uint64]*trace.Row{}, map[*trace.Row]bool{}, nil
-}
-
-// searching returns the progress of a search in payloads.
-func (v *view) searching() (share float64, busy bool) {
-	if v.selection == nil {
-		return 1, false
-	}
-	return v.selection.SearchProgress()
-}
-
-// changes appends the changed rows of a batch to queue, ordered by number, and the rows to drop to
-// gone. The caller must hold the lock of the model.
-func (v *view) changes(b *watch.Batch, queue []*trace.Row, gone []uint64) ([]*trace.Row, []uint64) {
-	gone = append(gone, b.Evicted...)
-	if v.selection == nil {
-		queue = append(queue, b.Changed...)
-	} else {
-		for _, q := range b.Evicted {
-			delete(v.sent, q)
-			delete(v.forgotten, q)
-		}
-		clear(v.fresh)
-		for _, r := range b.Changed {
-			queue, gone = v.changeRow(r, queue, gone)
-		}
-	}
-	bySeq := func(a, b *trace.Row) int { return cmp.Compare(a.Seq, b.Seq) }
-	if !slices.IsSortedFunc(queue, bySeq) {
-		slices.SortFunc(queue, bySeq)
-	}
-	return queue, gone
-}
-
-// changeRow appends the change of one row, like changes.
-func (v *view) changeRow(r *trace.Row, queue []*trace.Row, gone []uint64) ([]*trace.Row, []uint64) {
-	root := r.Root()
-	if r != root && v.sent[r.Seq] != nil { // it was moved into another row
-		delete(v.sent, r.Seq)
-		gone = append(gone, r.Seq)
-	}
-	switch known := v.sent[root.Seq] != nil; {
-	case !v.selection.Has(root):
-		if known || v.forgotten != nil && !v.forgotten[root.Seq] {
-			gone = v.hide(root, gone)
-		}
-	case !known:
-		v.fresh[root] = true
-		queue = v.show(root, queue)
-	case !v.fresh[root]:
-		queue = append(queue, r)
-	}
-	return queue, gone
-}
-
-func (v *view) show(root *trace.Row, queue []*trace.Row) []*trace.Row {
-	v.sent[root.Seq] = root
-	for r := range root.All() {
-		queue = append(queue, r)
-	}
-	return queue
-}
-
-func (v *view) hide(root *trace.Row, gone []uint64) []uint64 {
-	delete(v.sent, root.Seq)
-	if v.forgotten != nil {
-		v.forgotten[root.Seq] = true
-	}
-	for r := range root.All() {
-		gone = append(gone, r.Seq)
-	}
-	return gone
 }
 
 // maxCards limits the sessions sent to a page, newest first.
