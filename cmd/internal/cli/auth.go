@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/text/plural"
 	"mcpwire/oauth"
 )
@@ -97,7 +98,7 @@ type keyedStore interface {
 
 // storedLogins returns the store of tokens and the servers in it.
 func storedLogins(ctx context.Context) (keyedStore, []login, error) {
-	dir, err := stateFolder()
+	dir, err := captures.StateDir()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/cmd/internal/trace/captures"
 	livesock "mcpwire/cmd/internal/trace/live"
-	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
@@ -134,7 +134,7 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	opts := f.options(upstream, log)
 	if rec != nil {
 		opts.Record = rec.writer
-		defer rec.finish(e)
+		defer rec.finish(e.stderr)
 	}
 	b, err := bridge.New(opts)
 	if err != nil {
@@ -148,7 +148,7 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 		return f.serveStdio(cmd.Context(), e, b, log)
 	}
 	context.AfterFunc(ctx, b.Drain)
-	if kind, where, ok := socketAddress(f.listen); ok {
+	if kind, where, ok := gatewayconfig.SocketAddress(f.listen); ok {
 		return f.serveSocket(ctx, b, kind, where, log)
 	}
 	return f.serveHTTP(ctx, b, f.sessionTime(upstream), log)
@@ -156,15 +156,15 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 
 // serveStdio serves the client on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
-	return serveStdio(ctx, e, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: max(f.drain, f.drain+stopMargin), Logger: log})
+	return serveStdio(ctx, e.stdin, e.stdout, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: max(f.drain, f.drain+stopMargin), Logger: log})
 }
 
 // serveStdio serves a client on standard input and output until its input ends, or nobody reads the
 // output any longer.
-func serveStdio(ctx context.Context, e *env, srv jsonrpc.Server, cfg stdio.Config) error {
-	out, ok := e.stdout.(*os.File)
-	if ok && (e.stdin != os.Stdin || out != os.Stdout) {
-		cfg.Stdin, cfg.Stdout = e.stdin, out
+func serveStdio(ctx context.Context, stdin *os.File, stdout io.Writer, srv jsonrpc.Server, cfg stdio.Config) error {
+	out, ok := stdout.(*os.File)
+	if ok && (stdin != os.Stdin || out != os.Stdout) {
+		cfg.Stdin, cfg.Stdout = stdin, out
 	}
 	if ok {
 		read, stop := whileRead(ctx, out)
@@ -195,55 +195,32 @@ func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger)
 	if err != nil {
 		return nil, outputError(err)
 	}
-	return recordProxy(e, &capture.Options{Transport: "bridge", Name: name, URL: upstream.url, Redact: redaction(f.redact)}, f.capture, dir, log)
+	return recordProxy(e.stderr, &capture.Options{Transport: "bridge", Name: name, URL: upstream.url, Redact: redaction(f.redact)}, f.capture, dir, log)
 }
 
 // recordProxy starts a capture of a proxy in a file, or else in a new file in dir, and lets viewers
 // watch it. With neither, there are only viewers, and the writer is nil if they cannot connect. It
 // completes opts.
-func recordProxy(e *env, opts *capture.Options, name, dir string, log *slog.Logger) (*tapRecording, error) {
-	server := livesock.NewServer(nil)
-	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
-	opts.Tool, opts.Notice, opts.Hooks = "mcpwire "+Version, e.notice, &rec.hooks
-	var err error
-	switch {
-	case name != "":
-		rec.file, err = captures.CreateFile(name, opts)
-	case dir != "":
-		rec.file, err = captures.Create(dir, opts.Name, opts)
-	default:
-		rec.hooks.Want = server.Wants
-		rec.writer = capture.NewWriter(io.Discard, opts)
-	}
-	if err != nil {
-		return nil, outputError(err)
-	}
-	if rec.file != nil {
-		if name != "" {
-			e.noteNumbered(name, rec.file)
+func recordProxy(stderr io.Writer, opts *capture.Options, name, dir string, log *slog.Logger) (*tapRecording, error) {
+	opts.Notice = notice(stderr)
+	create := func(opts *capture.Options) (f *capture.File, err error) {
+		switch {
+		case name != "":
+			f, err = createFile(stderr, name, opts)
+		case dir != "":
+			f, err = captures.Create(dir, opts.Name, opts)
 		}
-		log.Debug("recording", "file", rec.file.Name())
-		rec.writer = rec.file.Writer
-	}
-	if err := rec.show(server, opts.Name, opts.Transport); err != nil {
-		log.Debug("watching is not possible", "error", err)
-		if rec.file == nil {
-			rec.writer.Close() // nobody would see it
-			rec.writer = nil
+		if f != nil {
+			log.Debug("recording", "file", f.Name())
 		}
+		return f, err
 	}
-	return rec, nil
+	return startRecording(livesock.NewServer(nil), opts, create, func(err error) { log.Debug("watching is not possible", "error", err) })
 }
 
 // outputError returns the error for a capture that cannot be created.
 func outputError(err error) error {
 	return fail(exitUnexpected, "output", "use a file in an existing folder", err)
-}
-
-// socketAddress parses unix:PATH and tcp:HOST:PORT.
-func socketAddress(s string) (kind, where string, ok bool) {
-	kind, where, ok = strings.Cut(s, ":")
-	return kind, where, ok && where != "" && (kind == "unix" || kind == "tcp" && strings.Contains(where, ":"))
 }
 
 // A upstreamTarget describes how to reach the server.
@@ -266,7 +243,7 @@ type upstreamTarget struct {
 // upstream returns how to connect to the server that the command line names. It starts nothing.
 func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *slog.Logger) (*upstreamTarget, error) {
 	if cmd.ArgsLenAtDash() < 0 && len(args) == 1 {
-		if kind, where, ok := socketAddress(args[0]); ok {
+		if kind, where, ok := gatewayconfig.SocketAddress(args[0]); ok {
 			return f.socketSide(kind, where)
 		}
 	}
@@ -343,7 +320,7 @@ func (f *bridgeFlags) sessionTime(upstream *upstreamTarget) time.Duration {
 // remote reports whether clients may belong to other users. A unix socket is accessible to its
 // owner only.
 func (f *bridgeFlags) remote() bool {
-	kind, _, socket := socketAddress(f.listen)
+	kind, _, socket := gatewayconfig.SocketAddress(f.listen)
 	return f.listen != "" && !(socket && kind == "unix")
 }
 

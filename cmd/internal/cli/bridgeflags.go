@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 )
@@ -153,7 +154,7 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 	if !set("server-era") {
 		f.serverEra = f.era
 	}
-	_, _, socket := socketAddress(f.listen)
+	_, _, socket := gatewayconfig.SocketAddress(f.listen)
 	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "behind", "tls-cert", "tls-key"} {
 		if set(name) && (f.listen == "" || socket) {
 			return usagef("bridge: --%s needs --listen HOST:PORT", name)

@@ -114,6 +114,27 @@ func proxyTransport(conf *tls.Config, connectTimeout time.Duration) *http.Transp
 	}
 }
 
+// noPost sends requests, except those that post to URL, the address of an HTTP+SSE stream. It
+// answers those itself: a client that sees the answer opens the stream. An empty URL excepts none.
+type noPost struct {
+	next http.RoundTripper
+	url  string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n noPost) RoundTrip(r *http.Request) (*http.Response, error) {
+	if n.url == "" || r.Method != http.MethodPost || r.URL.String() != n.url {
+		return n.next.RoundTrip(r)
+	}
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	return &http.Response{
+		Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{}, Body: http.NoBody, Request: r,
+	}, nil
+}
+
 // socketSide connects to a unix or TCP socket.
 func (f *bridgeFlags) socketSide(kind, where string) (*upstreamTarget, error) {
 	for _, name := range append(onlyHTTP, "env", "cwd", "config", "server") {

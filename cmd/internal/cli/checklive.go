@@ -258,12 +258,12 @@ func (f *liveFlags) record(d *dialer, keep bool) (rec *capture.File, kept bool, 
 // probeFailure converts an error of a probe to the error that the command returns.
 func (d *dialer) probeFailure(err error) error {
 	var status *probe.StatusError
-	exit, exited := errors.AsType[*stdio.ExitError](err)
+	ended, exited := errors.AsType[*stdio.ExitError](err)
 	switch {
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusProxyAuthRequired):
 		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor shows what the server requires; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
 	case errors.Is(err, probe.ErrNoAnswer) && exited:
-		short := *exit
+		short := *ended
 		// The arguments may contain secrets.
 		short.Name = d.target.name
 		return &failure{status: exitUnreachable, code: "no_answer", err: fmt.Errorf("no handshake succeeded: %w", exitText(&short)), hint: "mcpwire doctor looks for the cause"}

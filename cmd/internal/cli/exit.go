@@ -93,7 +93,7 @@ func (*errorsFlag) String() string { return "" }
 func (*errorsFlag) Type() string   { return "format" }
 
 func (*errorsFlag) Set(s string) error {
-	if s != formatText && s != formatJSON {
+	if s != "text" && s != "json" {
 		return errors.New("want text or json")
 	}
 	return nil
@@ -104,7 +104,7 @@ func (*errorsFlag) Set(s string) error {
 // parsed needs a format too.
 func errorFormatOf(args []string) errorFormat {
 	format := errorsAsText
-	if os.Getenv(errorsVariable) == formatJSON {
+	if os.Getenv(errorsVariable) == "json" {
 		format = errorsAsJSON
 	}
 	for i, arg := range args {
@@ -113,9 +113,9 @@ func errorFormatOf(args []string) errorFormat {
 			return format
 		case arg == "--json":
 			format = errorsAsJSON
-		case isErrors && value == formatJSON, arg == "--errors" && slices.Equal(args[i+1:min(i+2, len(args))], []string{formatJSON}):
+		case isErrors && value == "json", arg == "--errors" && slices.Equal(args[i+1:min(i+2, len(args))], []string{"json"}):
 			return errorsAsJSON
-		case isErrors && value == formatText, arg == "--errors" && slices.Equal(args[i+1:min(i+2, len(args))], []string{formatText}):
+		case isErrors && value == "text", arg == "--errors" && slices.Equal(args[i+1:min(i+2, len(args))], []string{"text"}):
 			return errorsAsText
 		}
 	}

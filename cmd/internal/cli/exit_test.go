@@ -34,7 +34,7 @@ func brokenPipe(t *testing.T) error {
 // TestReportBrokenPipe checks that a broken pipe is reported unless it is standard output's.
 func TestReportBrokenPipe(t *testing.T) {
 	broken := brokenPipe(t)
-	output := func(err error) error { return fmt.Errorf("%w: %w", errOutput, err) }
+	output := func(err error) error { return fmt.Errorf("write the output: %w", err) }
 	for _, test := range []struct {
 		name string
 		err  error

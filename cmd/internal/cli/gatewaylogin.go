@@ -19,6 +19,7 @@ import (
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	gatewaylogin "mcpwire/cmd/internal/proxy/gateway/login"
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/base/seal"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
@@ -183,7 +184,7 @@ func loginFolderOf(c *gatewayconfig.Config, path string) (string, error) {
 	default:
 		return c.Login.Store, nil
 	}
-	dir, err := stateFolder()
+	dir, err := captures.StateDir()
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/cmd/internal/proxy/gateway/policy"
+	"mcpwire/cmd/internal/trace/captures"
 )
 
 // A gatewayPolicy has what a configuration says about callers. Parts that two configurations share
@@ -201,7 +202,7 @@ func pinFileOf(c *gatewayconfig.Config, path string) (string, error) {
 	if c.Pins != "" {
 		return c.Pins, nil
 	}
-	dir, err := stateFolder()
+	dir, err := captures.StateDir()
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -158,7 +159,7 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 	if err != nil {
 		return fmt.Errorf("url: %w", err)
 	}
-	if _, err := urlTarget(address); err != nil || !isURL(address) {
+	if u, err := url.Parse(address); err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return errors.New("url: not the URL of a server (such as http://127.0.0.1:8080/mcp), or one with a user name")
 	}
 	tls := gatewayconfig.ClientTLS{}
@@ -169,9 +170,9 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 	if err != nil {
 		return fmt.Errorf("tls.ca: %w", err)
 	}
-	side := &httpSide{next: bridge.Transport(proxyTransport(conf, u.Timeouts.Connect.Or(defaultConnectTime)))}
-	if u.Transport == transportSSE {
-		side.sse = address
+	side := noPost{next: bridge.Transport(proxyTransport(conf, u.Timeouts.Connect.Or(defaultConnectTime)))}
+	if u.Transport == "sse" {
+		side.url = address
 	}
 	credentials := policy.Credentials{Headers: map[string]policy.Source{}, Logger: b.log.With("upstream", u.Name)}
 	for name, value := range u.Headers {
@@ -193,7 +194,7 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 		out.Login, authenticated = login, login.Transport(authenticated)
 	}
 	transport := streamable.Dial(address, &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == transportHTTP, UnavailableTimeout: awayTimeout, Logger: b.log,
+		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == "http", UnavailableTimeout: awayTimeout, Logger: b.log,
 	})
 	out.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 	return nil

@@ -31,13 +31,13 @@ func TestSafeText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		safe := safeJSON(quoted)
-		if s := string(safe); safeLine(s) != s {
+		escaped := safeJSON(quoted)
+		if s := string(escaped); safeLine(s) != s {
 			t.Errorf("safeJSON leaves %q", s)
 		}
 		var before, after string
-		if json.Unmarshal(quoted, &before) != nil || json.Unmarshal(safe, &after) != nil || before != after {
-			t.Errorf("safeJSON(%s) = %s is another value", quoted, safe)
+		if json.Unmarshal(quoted, &before) != nil || json.Unmarshal(escaped, &after) != nil || before != after {
+			t.Errorf("safeJSON(%s) = %s is another value", quoted, escaped)
 		}
 	}
 	if got := safeText("a\n\tb\x07"); got != "a\n\tb\\x07" {

@@ -42,16 +42,7 @@ type httpSide struct {
 
 // RoundTrip implements http.RoundTripper.
 func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
-	if h.sse != "" && r.Method == http.MethodPost && r.URL.String() == h.sse {
-		if r.Body != nil {
-			r.Body.Close()
-		}
-		return &http.Response{
-			Status: "405 Method Not Allowed", StatusCode: http.StatusMethodNotAllowed, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r,
-		}, nil
-	}
-	resp, err := h.next.RoundTrip(r)
+	resp, err := noPost{h.next, h.sse}.RoundTrip(r)
 	if err == nil && resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		to := resp.Header.Get("Location")
 		h.location.Store(&to)
@@ -168,12 +159,6 @@ func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 	return byStore, nil
 }
 
-// stateFolder returns the folder for persistent state.
-func stateFolder() (string, error) {
-	dir, err := captures.Dir()
-	return filepath.Dir(dir), err
-}
-
 // authorized returns a transport that sends requests with tokens. If how is byBrowser, browse opens
 // the login page; if browse is nil, the user does.
 func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int, browse browseFunc) (http.RoundTripper, error) {
@@ -188,7 +173,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		MetadataTLS:       conf,
 		Registration:      oauth.Registration{ClientName: "mcpwire"},
 	}
-	dir, err := stateFolder()
+	dir, err := captures.StateDir()
 	if err == nil {
 		opts.Store, err = oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
 	}

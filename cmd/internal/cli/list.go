@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -226,7 +227,7 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		}
 		if v.page.cursor != nil {
 			if next != nil {
-				s.notes.linef("more: --page %s", shellWord(*next))
+				s.notes.linef("more: --page %s", shellword.Word(*next))
 			}
 			next = nil
 		}

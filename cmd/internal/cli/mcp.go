@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -506,7 +507,7 @@ func configuredServer(name string) (hosts.Server, error) {
 	case err != nil:
 		return hosts.Server{}, err
 	case s.Scope == hosts.ScopeProject && !hosts.IsTrusted(machine, s):
-		return hosts.Server{}, fmt.Errorf("only a file of the project configures the server %q, and the user has not allowed it; mcpwire info %s on a terminal asks the user", name, shellWord(name))
+		return hosts.Server{}, fmt.Errorf("only a file of the project configures the server %q, and the user has not allowed it; mcpwire info %s on a terminal asks the user", name, shellword.Word(name))
 	}
 	return s, nil
 }

@@ -299,26 +299,26 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	defer stop()
 	defer context.AfterFunc(srv.Ended(), stop)()
 	opts := &streamable.Options{Hosts: f.http.hosts, Origins: f.http.origins, Logger: log}
-	var endpoint, old http.Handler
+	var current, old http.Handler
 	var shutdown func(context.Context) error
 	if between != nil {
 		h, err := between.Handler(opts)
 		if err != nil {
 			return usagef("mock: --host or --origin: %w", err)
 		}
-		endpoint, old, shutdown = h, h.SSE("/messages"), h.Shutdown
+		current, old, shutdown = h, h.SSE("/messages"), h.Shutdown
 	} else {
 		h, err := srv.Handler(opts)
 		if err != nil {
 			return usagef("mock: --host or --origin: %w", err)
 		}
-		endpoint, old, shutdown = h, h.SSE("/messages"), h.Shutdown
+		current, old, shutdown = h, h.SSE("/messages"), h.Shutdown
 	}
 	others := map[string]http.Handler{}
 	if f.http.sse {
 		others["/sse"], others["/messages"] = old, old
 	}
-	r, err := newRouter(f.http.path, endpoint, others)
+	r, err := newRouter(f.http.path, current, others)
 	if err != nil {
 		return usagef("mock: --path: %w", err)
 	}
@@ -336,10 +336,10 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 
 // mockResult returns the error that the command ends with.
 func mockResult(srv *mock.Server, err error) error {
-	exit, byFault := errors.AsType[*mock.ExitError](srv.Err())
+	ended, byFault := errors.AsType[*mock.ExitError](srv.Err())
 	switch {
 	case byFault:
-		return &exitStatus{exit.Code}
+		return &exitStatus{ended.Code}
 	case srv.Misses() > 0:
 		return fail(exitFindings, "not_in_capture", "record these too, or try --loose", fmt.Errorf("%d requests were not in the capture", srv.Misses()))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/playback/replay"
+	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace"
 )
 
@@ -102,7 +103,7 @@ func (p *replayPrinter) result(r *replay.Result) {
 		fmt.Fprintf(&b, "    %s\n", safeLine(r.Why))
 	}
 	for _, pointer := range r.Redacted {
-		fmt.Fprintf(&b, "    %s  (--set %s)\n", safeLine(pointer), shellWord(pointer+"=TEXT"))
+		fmt.Fprintf(&b, "    %s  (--set %s)\n", safeLine(pointer), shellword.Word(pointer+"=TEXT"))
 	}
 	for _, d := range r.Differences {
 		p.difference(&b, d)

@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/internal/text/printable"
@@ -179,8 +180,8 @@ func serverRuns(s hosts.Server) string {
 	}
 	parts := maskCommand(append([]string{s.Command}, s.Args...))
 	for i, p := range parts {
-		if plain := strings.ReplaceAll(p, hosts.Placeholder, "_"); shellWord(plain) != plain {
-			parts[i] = shellWord(p)
+		if plain := strings.ReplaceAll(p, hosts.Placeholder, "_"); shellword.Word(plain) != plain {
+			parts[i] = shellword.Word(p)
 		}
 	}
 	return strings.Join(parts, " ")

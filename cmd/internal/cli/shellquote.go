@@ -14,19 +14,6 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-// shellWord quotes text, which may come from a peer, as one word of a POSIX shell without
-// expansions. It escapes control characters first.
-func shellWord(s string) string {
-	s = printable.Line(s)
-	// Assignments and flags such as NAME=value need no quotes, unless the word begins with =, which
-	// zsh expands, or has something after = that bash would expand.
-	name, value, ok := strings.Cut(s, "=")
-	if shellword.IsPlain(s) || ok && name != "" && shellword.IsPlain(name+strings.ReplaceAll(value, "=", "")) {
-		return s
-	}
-	return shellword.Quote(s)
-}
-
 // shellLine quotes a command for a POSIX shell. Every command that output suggests is from it or
 // from [shellText].
 func shellLine(argv ...string) string { return shellText(plainArgs(argv...)) }
@@ -65,7 +52,7 @@ func (a shellArg) quoted() string {
 		case p.variable != "":
 			b.WriteString(`"$` + p.variable + `"`)
 		case p.text != "" || len(a) == 1:
-			b.WriteString(shellWord(p.text))
+			b.WriteString(shellword.Word(p.text))
 		}
 	}
 	return b.String()

@@ -208,7 +208,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	if err != nil {
 		return err
 	}
-	if err := rec.checkViewers(e, breakpoints); err != nil {
+	if err := checkViewers(rec, e, breakpoints); err != nil {
 		return err
 	}
 	// Catch signals before the server starts, so that none is lost.
@@ -231,14 +231,14 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		live = newLiveCheck(e.stderr, capture.TransportStdio)
 		opts.Observe = live.observe
 	}
-	exit, err := tap.Run(cmd.Context(), opts)
+	ended, err := tap.Run(cmd.Context(), opts)
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
 		if live != nil {
 			live.close()
 		}
-		rec.finish(e)
+		rec.finish(e.stderr)
 	}()
 	waitOrSignal(finished, signals)
 	if err != nil {
@@ -251,8 +251,8 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		}
 		return fail(exitUnreachable, "spawn", hint, err)
 	}
-	if exit != 0 {
-		return &exitStatus{exit}
+	if ended != 0 {
+		return &exitStatus{ended}
 	}
 	return nil
 }

@@ -55,10 +55,10 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	if err != nil {
 		return err
 	}
-	if err := rec.checkViewers(e, breakpoints); err != nil {
+	if err := checkViewers(rec, e, breakpoints); err != nil {
 		return err
 	}
-	defer rec.finish(e)
+	defer rec.finish(e.stderr)
 	if f.check {
 		live := newLiveCheck(e.stderr, capture.TransportHTTP)
 		opts.Observe = live.observe

@@ -27,6 +27,32 @@ type tapRecording struct {
 	live *livesock.Server
 }
 
+// startRecording starts a recording in the file that create returns, or without one only for
+// viewers, which connect to server. The writer is nil if there is no file and they cannot connect;
+// unwatched gets the reason why they cannot. It completes opts.
+func startRecording(server *livesock.Server, opts *capture.Options, create func(*capture.Options) (*capture.File, error), unwatched func(error)) (*tapRecording, error) {
+	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
+	opts.Tool, opts.Hooks = "mcpwire "+Version, &rec.hooks
+	file, err := create(opts)
+	if err != nil {
+		return nil, outputError(err)
+	}
+	if rec.file = file; file != nil {
+		rec.writer = file.Writer
+	} else {
+		rec.hooks.Want = server.Wants
+		rec.writer = capture.NewWriter(io.Discard, opts)
+	}
+	if err := rec.show(server, opts.Name, opts.Transport); err != nil {
+		unwatched(err)
+		if file == nil {
+			rec.writer.Close() // nobody would see it
+			rec.writer = nil
+		}
+	}
+	return rec, nil
+}
+
 // isWatched reports if there is a file or a viewer, or if the first viewer is to get what happens
 // now. There must be a writer.
 func (r *tapRecording) isWatched() bool { return r.hooks.Wants(0) }
@@ -72,28 +98,9 @@ func (f *tapFlags) record(e *env, of *recordingOf, logf func(string)) (*tapRecor
 	if of.breakpoints != nil {
 		of.breakpoints.Publish(server.PublishIntercepted)
 	}
-	name := of.name
-	rec := &tapRecording{hooks: hooks.Writer[capture.Event]{Tee: server}}
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: of.transport, Name: name, URL: of.url, Redact: redaction(f.redact), Notice: e.notice, Hooks: &rec.hooks}
-	file, err := f.create(e, name, opts, logf)
-	if err != nil {
-		return nil, err
-	}
-	rec.file = file
-	if file != nil {
-		rec.writer = file.Writer
-	} else {
-		rec.hooks.Want = server.Wants
-		rec.writer = capture.NewWriter(io.Discard, opts)
-	}
-	if err := rec.show(server, name, of.transport); err != nil {
-		logf("watching is not possible: " + err.Error())
-		if file == nil {
-			rec.writer.Close() // nobody would see it
-			rec.writer = nil
-		}
-	}
-	return rec, nil
+	opts := &capture.Options{Transport: of.transport, Name: of.name, URL: of.url, Redact: redaction(f.redact), Notice: notice(e.stderr)}
+	create := func(opts *capture.Options) (*capture.File, error) { return f.create(e, opts, logf) }
+	return startRecording(server, opts, create, func(err error) { logf("watching is not possible: " + err.Error()) })
 }
 
 // show lets viewers connect. If it returns an error, none can.
@@ -116,34 +123,32 @@ func (r *tapRecording) show(server *livesock.Server, name string, transport capt
 	return nil
 }
 
+// canShow reports if viewers can connect.
+func (r *tapRecording) canShow() bool { return r.live != nil }
+
 // checkViewers finishes the capture and returns an error if messages are held and nobody could see
 // them.
-func (r *tapRecording) checkViewers(e *env, b *intercept.Breakpoints) error {
-	if b == nil || r.live != nil {
+func checkViewers(r *tapRecording, e *env, b *intercept.Breakpoints) error {
+	if b == nil || r.canShow() {
 		return nil
 	}
-	r.finish(e)
+	r.finish(e.stderr)
 	return fail(exitUnexpected, "intercept", "allow this user to create sockets in the folder of mcpwire, or leave --intercept out", errors.New("held messages could not be shown: viewers cannot connect"))
 }
 
 // create creates the file that the flags ask for. It returns nil if they ask for none, or if the
 // default file can't be created.
-func (f *tapFlags) create(e *env, name string, opts *capture.Options, logf func(string)) (*capture.File, error) {
+func (f *tapFlags) create(e *env, opts *capture.Options, logf func(string)) (*capture.File, error) {
 	if f.noRecord {
 		return nil, nil
 	}
 	if f.output != "" {
-		rec, err := captures.CreateFile(f.output, opts)
-		if err != nil {
-			return nil, outputError(err)
-		}
-		e.noteNumbered(f.output, rec)
-		return rec, nil
+		return createFile(e.stderr, f.output, opts)
 	}
 	dir, err := captures.Dir()
 	var rec *capture.File
 	if err == nil {
-		rec, err = captures.Create(dir, name, opts)
+		rec, err = captures.Create(dir, opts.Name, opts)
 	}
 	if err != nil {
 		fmt.Fprintln(e.stderr, "mcpwire: nothing is recorded: "+safeLine(err.Error()))
@@ -161,27 +166,30 @@ func redaction(flag string) *capture.Redaction {
 	return nil
 }
 
-// notice prints a problem with the file of a capture.
-func (e *env) notice(err error) {
-	fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(err.Error()))
+// notice returns a function that prints a problem with the file of a capture.
+func notice(stderr io.Writer) func(error) {
+	return func(err error) { fmt.Fprintln(stderr, "mcpwire: "+safeLine(err.Error())) }
 }
 
-// noteNumbered says where a capture is whose file existed: hosts start a server more than once.
-func (e *env) noteNumbered(name string, f *capture.File) {
-	if f.Name() != name {
-		fmt.Fprintf(e.stderr, "mcpwire: %s exists: recording to %s\n", safeLine(name), safeLine(f.Name()))
+// createFile creates the file of a capture. If it exists, as when a host starts a server again, the
+// name gets a number, and createFile prints the name.
+func createFile(stderr io.Writer, name string, opts *capture.Options) (*capture.File, error) {
+	f, err := captures.CreateFile(name, opts)
+	if err == nil && f.Name() != name {
+		fmt.Fprintf(stderr, "mcpwire: %s exists: recording to %s\n", safeLine(name), safeLine(f.Name()))
 	}
+	return f, err
 }
 
 // finish ends the capture and the viewers' streams.
-func (r *tapRecording) finish(e *env) {
+func (r *tapRecording) finish(stderr io.Writer) {
 	switch {
 	case r.file != nil:
 		if err := r.file.Close(); err != nil {
-			fmt.Fprintln(e.stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
+			fmt.Fprintln(stderr, "mcpwire: the capture is not complete: "+safeLine(err.Error()))
 		}
 		if lost := r.file.Lost(); lost > 0 {
-			fmt.Fprintf(e.stderr, "mcpwire: %s lost: writing to %s was too slow or failed\n", plural.Of(int(lost), "event"), safeLine(r.file.Name()))
+			fmt.Fprintf(stderr, "mcpwire: %s lost: writing to %s was too slow or failed\n", plural.Of(int(lost), "event"), safeLine(r.file.Name()))
 		}
 	case r.writer != nil:
 		r.writer.Close() // discarded: can't fail

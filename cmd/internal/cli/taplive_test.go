@@ -31,7 +31,7 @@ func TestTapReportsPruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec.writer.Record(&capture.Event{Kind: capture.KindNote, Data: []byte("late")})
-	rec.finish(e)
+	rec.finish(e.stderr)
 	if got := stderr.String(); !strings.Contains(got, "the file was removed; recording continues in a new file") || strings.Count(got, "\n") != 1 {
 		t.Errorf("stderr: %q", got)
 	}
@@ -53,7 +53,7 @@ func TestTapReportsLost(t *testing.T) {
 		file.Record(&capture.Event{Kind: capture.KindMessage, Data: bytes.Repeat([]byte("x"), 1000)})
 	}
 	var stderr bytes.Buffer
-	(&tapRecording{file: file, writer: file.Writer}).finish(&env{stderr: &stderr})
+	(&tapRecording{file: file, writer: file.Writer}).finish(&stderr)
 	want := "mcpwire: 1 event lost: writing to " + file.Name() + " was too slow or failed\n"
 	if got := stderr.String(); got != want {
 		t.Errorf("stderr: got %q, want %q", got, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/shellword"
 )
 
 // trustProject asks once before it allows a server that only a file of the project configures,
@@ -26,7 +27,7 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 		return nil
 	case !e.canAsk():
 		return fail(exitUsage, "untrusted_project",
-			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellWord(s.Host+":"+s.Name)), safeLine(shellWord(s.Name))),
+			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellword.Word(s.Host+":"+s.Name)), safeLine(shellword.Word(s.Name))),
 			fmt.Errorf("%q is configured in the project's file %s, not in your configuration", s.Name, safeLine(s.File)))
 	}
 	answer, err := e.prompter.ask(cmd.Context(), trustPrompt(s))
@@ -64,9 +65,9 @@ func trustPrompt(s hosts.Server) string {
 		line("url", s.URL)
 		table("headers", ": ", s.Headers)
 	} else {
-		words := []string{shellWord(s.Command)}
+		words := []string{shellword.Word(s.Command)}
 		for _, a := range s.Args {
-			words = append(words, shellWord(a))
+			words = append(words, shellword.Word(a))
 		}
 		line("command", strings.Join(words, " "))
 		line("folder", s.Cwd)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"mcpwire/internal/text/printable"
 )
 
 // plain has the characters that need no quotes.
@@ -16,6 +18,19 @@ func IsPlain(s string) bool { return s != "" && strings.Trim(s, plain) == "" }
 
 // Quote returns a text between single quotes, so that the shell expands nothing in it.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// Word quotes a text, which may come from a peer, as one word without expansions. It escapes control
+// characters first.
+func Word(s string) string {
+	s = printable.Line(s)
+	// Assignments and flags such as NAME=value need no quotes, unless the word begins with =, which
+	// zsh expands, or has something after = that bash would expand.
+	name, value, ok := strings.Cut(s, "=")
+	if IsPlain(s) || ok && name != "" && IsPlain(name+strings.ReplaceAll(value, "=", "")) {
+		return s
+	}
+	return Quote(s)
+}
 
 // Variables has a shell variable for each of some secrets. The zero value is empty.
 type Variables struct {

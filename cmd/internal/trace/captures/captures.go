@@ -38,6 +38,13 @@ func Dir() (string, error) {
 	return filepath.Join(state, "mcpwire", "captures"), nil
 }
 
+// StateDir returns the folder for all persistent state. It is the one that holds the folder for
+// captures.
+func StateDir() (string, error) {
+	dir, err := Dir()
+	return filepath.Dir(dir), err
+}
+
 func stateDir() (string, error) {
 	switch runtime.GOOS {
 	case "windows":
