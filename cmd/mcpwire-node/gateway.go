@@ -6,11 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
-	"mcpwire/cmd/internal/cli"
+	"mcpwire/cmd/internal/gatewayd"
 	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/cmd/internal/proxy/gateway/nodes"
 	"mcpwire/health"
@@ -66,8 +67,8 @@ func (f *nodeFlags) serveGateway(ctx context.Context, node *cluster.Node, backen
 	secrets.mu.Lock()
 	current := secrets.current
 	secrets.mu.Unlock()
-	n := &cli.GatewayNode{
-		Name: f.name, Delay: f.drainDelay, Logger: log, Secrets: current, Share: children.Share, Status: children.Status, TaskOwners: owners,
+	n := &gatewayd.Node{
+		Name: f.name, Delay: f.drainDelay, Secrets: current, Share: children.Share, Status: children.Status, TaskOwners: owners,
 		Observe: observeGateway(m.telemetry),
 		Options: func(o *streamable.Options) {
 			o.Hosts = append(o.Hosts, f.hosts...)
@@ -88,8 +89,9 @@ func (f *nodeFlags) serveGateway(ctx context.Context, node *cluster.Node, backen
 			fmt.Fprintf(stderr, listening+"%s%s\n", a, path)
 		},
 	}
+	o := &gatewayd.Options{Stdin: os.Stdin, Stdout: io.Discard, Stderr: stderr, Logger: log, Node: n}
 	if f.given["listen"] {
-		n.Listen = f.listen
+		o.Listen = f.listen
 	}
-	return cli.ServeGateway(ctx, f.gateway, n, stderr)
+	return gatewayd.Serve(ctx, f.gateway, o)
 }

@@ -30,8 +30,8 @@ type group struct {
 // first group that names it.
 var groups = []group{
 	// Packages that know nothing of MCP.
-	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "cmd/internal/json/", "cmd/internal/text/"}, nil},
-	{"jsonrpc, mcp", []string{"jsonrpc", "internal/rpc/", "mcp"}, []string{"base"}},
+	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "cmd/internal/json/", "cmd/internal/text/", "cmd/internal/exit", "cmd/internal/smallfile"}, nil},
+	{"jsonrpc, mcp", []string{"jsonrpc", "internal/rpc/", "mcp", "cmd/internal/build"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
 	{"auth", []string{"auth", "oauth", "internal/auth/"}, []string{"base"}},
 	// How the revisions differ.
@@ -50,7 +50,7 @@ var groups = []group{
 	// Programs between a client and a server.
 	{"proxy", []string{
 		"internal/proxy/bridge", "cmd/internal/proxy/gateway", "cmd/internal/proxy/gateway/config", "cmd/internal/proxy/gateway/login", "cmd/internal/proxy/gateway/policy", "cmd/internal/proxy/gateway/traces",
-		"cmd/internal/proxy/intercept", "internal/proxy/resume",
+		"cmd/internal/gatewayd", "cmd/internal/proxy/endpoint", "cmd/internal/proxy/intercept", "cmd/internal/proxy/recording", "internal/proxy/resume",
 		"cmd/internal/proxy/tap", "cmd/internal/proxy/taphttp", "internal/proxy/translate",
 	}, []string{"base", "jsonrpc, mcp", "auth", "era", "stdio, streamable", "capture", "trace"}},
 	// The bridge as a library.
@@ -81,11 +81,13 @@ var modules = map[string][]string{
 	"capture":                           {"github.com/klauspost/compress"},
 	"mcpotel/example":                   {"go.opentelemetry.io/otel"},
 	"cmd/internal/cli":                  {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
+	"cmd/internal/exit":                 {"golang.org/x/sys"},
 	"cmd/internal/inspect/hosts":        {"github.com/rogpeppe/go-internal/diff", "github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v4"},
 	"internal/proc/batchfile":           {"golang.org/x/sys"},
 	"internal/proc/filelock":            {"golang.org/x/sys"},
 	"internal/proc/inuse":               {"golang.org/x/sys"},
 	"internal/proc/procgroup":           {"golang.org/x/sys"},
+	"cmd/internal/proxy/endpoint":       {"golang.org/x/sys"},
 	"cmd/internal/proxy/gateway/config": {"go.yaml.in/yaml/v4"},
 	"cmd/internal/proxy/gateway/policy": {"golang.org/x/time/rate"},
 	"cmd/internal/proxy/tap":            {"golang.org/x/sys"},
@@ -351,6 +353,17 @@ func TestNotLinked(t *testing.T) {
 		}
 		for _, path := range p.Deps {
 			if path == p.top()+"/cluster" || path == p.top()+"/mcpotel" || strings.HasPrefix(path, "github.com/nats-io/") || strings.HasPrefix(path, "go.opentelemetry.io/") {
+				t.Errorf("%s reaches %s; 'go list -deps ./%[1]s' shows how", p.rel(), path)
+			}
+		}
+	}
+}
+
+// TestNode checks that a node of a cluster runs a gateway without the command line.
+func TestNode(t *testing.T) {
+	for _, p := range goList(t, platforms[0], "./cmd/mcpwire-node") {
+		for _, path := range p.Deps {
+			if strings.Contains(path+"/", "/cmd/internal/cli/") || strings.HasPrefix(path, "github.com/spf13/") {
 				t.Errorf("%s reaches %s; 'go list -deps ./%[1]s' shows how", p.rel(), path)
 			}
 		}

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/smallfile"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 )
@@ -33,17 +36,17 @@ func parseArguments(command string, args []string) ([]argument, error) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || name == "" || name == ":" {
-			return nil, usagef("%s: unexpected argument %q (want NAME=TEXT or NAME:=JSON)", command, clip.Characters(arg, 60))
+			return nil, exit.Usagef("%s: unexpected argument %q (want NAME=TEXT or NAME:=JSON)", command, clip.Characters(arg, 60))
 		}
 		a := argument{name: name, text: value}
 		if before, ok := strings.CutSuffix(name, ":"); ok {
 			a.name, a.raw = before, json.RawMessage(strings.TrimSpace(value))
 			if err := jsonwire.Valid(a.raw, 0); err != nil {
-				return nil, usagef("%s: the value of %s:= is not JSON: %w (for a string, write %[2]s=…)", command, safeLine(before), err)
+				return nil, exit.Usagef("%s: the value of %s:= is not JSON: %w (for a string, write %[2]s=…)", command, safe.Line(before), err)
 			}
 		}
 		if slices.ContainsFunc(list, func(b argument) bool { return b.name == a.name }) {
-			return nil, usagef("%s: argument %s is given twice", command, safeLine(a.name))
+			return nil, exit.Usagef("%s: argument %s is given twice", command, safe.Line(a.name))
 		}
 		list = append(list, a)
 	}
@@ -72,7 +75,7 @@ func readInput(e *env, value string) ([]byte, error) {
 	case value == "-":
 		return readStdin(e.stdin)
 	case strings.HasPrefix(value, "@"):
-		return readSmall(value[1:])
+		return smallfile.Read(value[1:])
 	}
 	return []byte(value), nil
 }
@@ -81,12 +84,12 @@ func readStdin(f *os.File) ([]byte, error) {
 	if f == nil {
 		return nil, errors.New("standard input contains the shell's commands")
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
+	text, err := io.ReadAll(io.LimitReader(f, smallfile.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
-	if len(text) > maxSmall {
-		return nil, fmt.Errorf("standard input: more than %d MiB", maxSmall>>20)
+	if len(text) > smallfile.MaxSize {
+		return nil, fmt.Errorf("standard input: more than %d MiB", smallfile.MaxSize>>20)
 	}
 	return text, nil
 }
@@ -195,7 +198,7 @@ func appendArguments(list []argument, schema json.RawMessage, known bool, warn f
 		object = append(jsonwire.AppendQuote(object, a.name), ':')
 		j := slices.Index(names, a.name)
 		if j < 0 && known && (closed || len(props) > 0) {
-			warn("the tool has no argument %s%s", safeLine(a.name), didYouMean(a.name, names))
+			warn("the tool has no argument %s%s", safe.Line(a.name), didYouMean(a.name, names))
 		}
 		if a.raw != nil {
 			object = append(object, a.raw...)
@@ -207,13 +210,13 @@ func appendArguments(list []argument, schema json.RawMessage, known bool, warn f
 		}
 		value, ok := convert(kind, a.text)
 		if !ok {
-			warn("argument %s is sent as a string, but the tool expects %s (%[1]s:=… sends JSON)", safeLine(a.name), article(kind))
+			warn("argument %s is sent as a string, but the tool expects %s (%[1]s:=… sends JSON)", safe.Line(a.name), article(kind))
 		}
 		object = append(object, value...)
 	}
 	for _, p := range props {
 		if p.required && !slices.ContainsFunc(list, func(a argument) bool { return a.name == p.name }) {
-			warn("the tool requires the argument %s", safeLine(p.name))
+			warn("the tool requires the argument %s", safe.Line(p.name))
 		}
 	}
 	return append(object, '}')
@@ -221,7 +224,7 @@ func appendArguments(list []argument, schema json.RawMessage, known bool, warn f
 
 func article(kind string) string {
 	if strings.ContainsAny(kind[:min(1, len(kind))], "aeiou") {
-		return "an " + safeLine(kind)
+		return "an " + safe.Line(kind)
 	}
-	return "a " + safeLine(kind)
+	return "a " + safe.Line(kind)
 }

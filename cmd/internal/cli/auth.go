@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/text/plural"
 	"mcpwire/oauth"
@@ -29,9 +31,9 @@ with the server's URL on a terminal.`,
   mcpwire auth logout https://example.com/mcp`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("auth: unknown command %q (want status or logout)%s", args[0], didYouMean(args[0], []string{"status", "logout"}))
+				return exit.Usagef("auth: unknown command %q (want status or logout)%s", args[0], didYouMean(args[0], []string{"status", "logout"}))
 			}
-			return usagef("auth: missing the command: status or logout")
+			return exit.Usagef("auth: missing the command: status or logout")
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -55,7 +57,7 @@ told: to make the tokens invalid, end the session there.`,
 		Example: "  mcpwire auth logout https://example.com/mcp\n  mcpwire auth logout --all",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || all == (len(args) == 1) {
-				return usagef("logout: want the URL of one server, or --all (mcpwire auth status lists them)")
+				return exit.Usagef("logout: want the URL of one server, or --all (mcpwire auth status lists them)")
 			}
 			return nil
 		},
@@ -104,7 +106,7 @@ func storedLogins(ctx context.Context) (keyedStore, []login, error) {
 	}
 	file, err := oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
 	if err != nil {
-		return nil, nil, fail(exitUnexpected, "token_store", "MCPWIRE_HOME sets the folder of the file", err)
+		return nil, nil, exit.Fail(exit.Unexpected, "token_store", "MCPWIRE_HOME sets the folder of the file", err)
 	}
 	store, ok := file.(keyedStore)
 	if !ok {
@@ -123,9 +125,9 @@ func storedLogins(ctx context.Context) (keyedStore, []login, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		l := login{Server: safeLine(key.Resource), AuthorizationServer: safeLine(key.Issuer), ClientID: safeLine(key.ClientID), Account: safeLine(key.Account), key: key}
+		l := login{Server: safe.Line(key.Resource), AuthorizationServer: safe.Line(key.Issuer), ClientID: safe.Line(key.ClientID), Account: safe.Line(key.Account), key: key}
 		for _, s := range r.Tokens.Granted {
-			l.Scopes = append(l.Scopes, safeLine(s))
+			l.Scopes = append(l.Scopes, safe.Line(s))
 		}
 		if at := r.Tokens.Expiry; !at.IsZero() {
 			l.Expires = &at
@@ -193,7 +195,7 @@ func authLogout(ctx context.Context, e *env, args []string) error {
 		// The second record says where the tokens of the server are.
 		for _, key := range []oauth.RecordKey{l.key, {Resource: l.key.Resource, Account: l.key.Account}} {
 			if err := store.Delete(ctx, key); err != nil {
-				return fail(exitUnexpected, "token_store", "", err)
+				return exit.Fail(exit.Unexpected, "token_store", "", err)
 			}
 		}
 		removed++
@@ -202,7 +204,7 @@ func authLogout(ctx context.Context, e *env, args []string) error {
 		}
 	}
 	if len(args) > 0 && removed == 0 {
-		return usageHintf("mcpwire auth status lists "+plural.Of(len(list), "server"), "logout: there are no tokens for %s%s", safeLine(args[0]), didYouMean(args[0], names))
+		return exit.UsageHintf("mcpwire auth status lists "+plural.Of(len(list), "server"), "logout: there are no tokens for %s%s", safe.Line(args[0]), didYouMean(args[0], names))
 	}
 	return nil
 }

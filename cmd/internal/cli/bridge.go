@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -16,11 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/proxy/recording"
 	"mcpwire/cmd/internal/trace/captures"
-	livesock "mcpwire/cmd/internal/trace/live"
 	"mcpwire/internal/proxy/bridge"
-	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 )
 
@@ -133,8 +133,8 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 	}
 	opts := f.options(upstream, log)
 	if rec != nil {
-		opts.Record = rec.writer
-		defer rec.finish(e.stderr)
+		opts.Record = rec.Writer
+		defer rec.Finish(e.stderr)
 	}
 	b, err := bridge.New(opts)
 	if err != nil {
@@ -156,34 +156,12 @@ func runBridge(cmd *cobra.Command, e *env, f *bridgeFlags, args []string) error 
 
 // serveStdio serves the client on standard input and output.
 func (f *bridgeFlags) serveStdio(ctx context.Context, e *env, b *bridge.Bridge, log *slog.Logger) error {
-	return serveStdio(ctx, e.stdin, e.stdout, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: max(f.drain, f.drain+stopMargin), Logger: log})
+	return endpoint.ServeStdio(ctx, e.stdin, e.stdout, b, stdio.Config{Framing: f.clientFraming, MaxFrame: f.maxFrame, StopTimeout: max(f.drain, f.drain+endpoint.StopMargin), Logger: log})
 }
-
-// serveStdio serves a client on standard input and output until its input ends, or nobody reads the
-// output any longer.
-func serveStdio(ctx context.Context, stdin *os.File, stdout io.Writer, srv jsonrpc.Server, cfg stdio.Config) error {
-	out, ok := stdout.(*os.File)
-	if ok && (stdin != os.Stdin || out != os.Stdout) {
-		cfg.Stdin, cfg.Stdout = stdin, out
-	}
-	if ok {
-		read, stop := whileRead(ctx, out)
-		defer stop()
-		if err := cfg.Serve(read, srv); err != nil && read.Err() == nil {
-			return err
-		}
-		return ctx.Err()
-	}
-	return cfg.Serve(ctx, srv)
-}
-
-// stopMargin is the time that closing the bridge may take after the drain timeout, unless the sum
-// overflows.
-const stopMargin = 5 * time.Second
 
 // record starts the capture that the flags request, and lets viewers watch it. It returns nil if
 // the flags request no capture.
-func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger) (*tapRecording, error) {
+func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger) (*recording.Recording, error) {
 	if f.capture == "" && !f.recordIt {
 		return nil, nil
 	}
@@ -193,34 +171,9 @@ func (f *bridgeFlags) record(e *env, upstream *upstreamTarget, log *slog.Logger)
 		dir, err = captures.Dir()
 	}
 	if err != nil {
-		return nil, outputError(err)
+		return nil, recording.CreateError(err)
 	}
-	return recordProxy(e.stderr, &capture.Options{Transport: "bridge", Name: name, URL: upstream.url, Redact: redaction(f.redact)}, f.capture, dir, log)
-}
-
-// recordProxy starts a capture of a proxy in a file, or else in a new file in dir, and lets viewers
-// watch it. With neither, there are only viewers, and the writer is nil if they cannot connect. It
-// completes opts.
-func recordProxy(stderr io.Writer, opts *capture.Options, name, dir string, log *slog.Logger) (*tapRecording, error) {
-	opts.Notice = notice(stderr)
-	create := func(opts *capture.Options) (f *capture.File, err error) {
-		switch {
-		case name != "":
-			f, err = createFile(stderr, name, opts)
-		case dir != "":
-			f, err = captures.Create(dir, opts.Name, opts)
-		}
-		if f != nil {
-			log.Debug("recording", "file", f.Name())
-		}
-		return f, err
-	}
-	return startRecording(livesock.NewServer(nil), opts, create, func(err error) { log.Debug("watching is not possible", "error", err) })
-}
-
-// outputError returns the error for a capture that cannot be created.
-func outputError(err error) error {
-	return fail(exitUnexpected, "output", "use a file in an existing folder", err)
+	return recording.Proxy(e.stderr, &capture.Options{Transport: "bridge", Name: name, URL: upstream.url, Redact: recording.Redaction(f.redact)}, f.capture, dir, log)
 }
 
 // A upstreamTarget describes how to reach the server.
@@ -231,7 +184,7 @@ type upstreamTarget struct {
 	http bool
 	// process reports whether the server is a command.
 	process bool
-	connect bridgeConnect
+	connect endpoint.Connect
 
 	// login returns when a user last had to log in. It is nil if nobody ever logs in.
 	login func() time.Time
@@ -252,7 +205,7 @@ func (f *bridgeFlags) upstream(cmd *cobra.Command, e *env, args []string, log *s
 		return nil, err
 	}
 	if len(rest) > 0 {
-		return nil, usagef("bridge: unexpected argument %q (flags go before the server)", rest[0])
+		return nil, exit.Usagef("bridge: unexpected argument %q (flags go before the server)", rest[0])
 	}
 	if err := f.target.merge(&t); err != nil {
 		return nil, err
@@ -322,12 +275,4 @@ func (f *bridgeFlags) sessionTime(upstream *upstreamTarget) time.Duration {
 func (f *bridgeFlags) remote() bool {
 	kind, _, socket := gatewayconfig.SocketAddress(f.listen)
 	return f.listen != "" && !(socket && kind == "unix")
-}
-
-// framingOr returns f, or other if f is FramingAuto.
-func framingOr(f, other jsonrpc.Framing) jsonrpc.Framing {
-	if f == jsonrpc.FramingAuto {
-		return other
-	}
-	return f
 }

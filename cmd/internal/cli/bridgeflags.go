@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 )
@@ -157,38 +159,38 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 	_, _, socket := gatewayconfig.SocketAddress(f.listen)
 	for _, name := range []string{"path", "sse", "host", "origin", "token-env", "behind", "tls-cert", "tls-key"} {
 		if set(name) && (f.listen == "" || socket) {
-			return usagef("bridge: --%s needs --listen HOST:PORT", name)
+			return exit.Usagef("bridge: --%s needs --listen HOST:PORT", name)
 		}
 	}
 	switch {
 	case set("client-framing") && f.listen != "" && !socket:
-		return usagef("bridge: --client-framing is for standard input and output and sockets, not for HTTP")
+		return exit.Usagef("bridge: --client-framing is for standard input and output and sockets, not for HTTP")
 	case set("allow-remote") && f.listen == "":
-		return usagef("bridge: --allow-remote needs --listen")
+		return exit.Usagef("bridge: --allow-remote needs --listen")
 	case !strings.HasPrefix(f.http.path, "/"):
-		return usagef("bridge: --path %q must begin with /", f.http.path)
+		return exit.Usagef("bridge: --path %q must begin with /", f.http.path)
 	case (f.http.certFile == "") != (f.http.keyFile == ""):
-		return usagef("bridge: --tls-cert and --tls-key go together")
+		return exit.Usagef("bridge: --tls-cert and --tls-key go together")
 	case f.sessions != "per-client" && f.sessions != "shared":
-		return usagef("bridge: --sessions %s: want per-client or shared", safeLine(f.sessions))
+		return exit.Usagef("bridge: --sessions %s: want per-client or shared", safe.Line(f.sessions))
 	case f.redact != "default" && f.redact != "off":
-		return usagef("bridge: invalid value %q for flag --redact: want default or off", f.redact)
+		return exit.Usagef("bridge: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.name != "" && f.capture == "" && !f.recordIt:
-		return usagef("bridge: --name needs --record or --capture")
+		return exit.Usagef("bridge: --name needs --record or --capture")
 	case f.capture != "" && f.recordIt:
-		return usagef("bridge: --capture and --record exclude each other")
+		return exit.Usagef("bridge: --capture and --record exclude each other")
 	case f.capture == "-":
-		return usagef("bridge: standard output goes to the client: --capture needs a file")
+		return exit.Usagef("bridge: standard output goes to the client: --capture needs a file")
 	case f.target.loginTimeout <= 0:
-		return usagef("bridge: --login-timeout must be more than 0")
+		return exit.Usagef("bridge: --login-timeout must be more than 0")
 	case f.maxBacklog <= 0 || f.minBackoff <= 0 || f.maxBackoff < f.minBackoff || f.restartWait < 0:
-		return usagef("bridge: --max-backlog and --min-backoff must be more than 0, --max-backoff no less than --min-backoff, --restart-wait cannot be negative")
+		return exit.Usagef("bridge: --max-backlog and --min-backoff must be more than 0, --max-backoff no less than --min-backoff, --restart-wait cannot be negative")
 	case f.drain <= 0:
-		return usagef("bridge: --drain-timeout must be more than 0")
+		return exit.Usagef("bridge: --drain-timeout must be more than 0")
 	case f.sessionTimeout < 0 || f.maxProcesses <= 0 || f.maxPerCaller <= 0:
-		return usagef("bridge: --session-timeout cannot be negative, --max-processes and --max-processes-per-caller must be more than 0")
+		return exit.Usagef("bridge: --session-timeout cannot be negative, --max-processes and --max-processes-per-caller must be more than 0")
 	case f.timeout < 0 || f.idle <= 0 || f.maxSessions <= 0:
-		return usagef("bridge: --timeout cannot be negative, --idle-timeout and --max-sessions must be more than 0")
+		return exit.Usagef("bridge: --timeout cannot be negative, --idle-timeout and --max-sessions must be more than 0")
 	}
 	return nil
 }

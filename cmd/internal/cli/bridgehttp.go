@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/internal/net/httpserve"
-	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/streamable"
 )
@@ -22,11 +21,11 @@ import (
 // serveHTTP serves clients over HTTP until ctx ends.
 func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTimeout time.Duration, log *slog.Logger) (err error) {
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
-		return usagef("bridge: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH or tcp:HOST:PORT", f.listen)
+		return exit.Usagef("bridge: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH or tcp:HOST:PORT", f.listen)
 	}
 	guard, err := f.http.guard(log)
 	if err != nil {
-		return usagef("bridge: %w", err)
+		return exit.Usagef("bridge: %w", err)
 	}
 	h, err := b.Handler(&streamable.Options{
 		Hosts: f.http.hosts, Origins: f.http.origins, Guard: guard, ClientAddr: f.http.clientAddr(),
@@ -35,11 +34,11 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 		Logger:   log,
 	})
 	if err != nil {
-		return usagef("bridge: --host or --origin: %w", err)
+		return exit.Usagef("bridge: --host or --origin: %w", err)
 	}
 	r, err := f.router(b, h, guard)
 	if err != nil {
-		return usagef("bridge: --path: %w", err)
+		return exit.Usagef("bridge: --path: %w", err)
 	}
 	scheme := "http"
 	if f.http.certFile != "" {
@@ -54,7 +53,7 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 		Logger:          log,
 	})
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
+		return exit.Fail(exit.Unexpected, "remote_address", "give --token-env, or --allow-remote, or listen at 127.0.0.1",
 			fmt.Errorf("bridge: not listening at %s, which other machines can reach", f.listen))
 	}
 	return err
@@ -62,7 +61,7 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 
 // router returns the HTTP handler of the bridge. It returns an error if the path of the endpoint is
 // invalid.
-func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) (*router, error) {
+func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) (*endpoint.Router, error) {
 	handlers := map[string]http.Handler{"/metrics": h.Protect(b.Metrics())}
 	if f.http.sse {
 		old := b.Recorded(h.SSE("/messages"))
@@ -79,7 +78,7 @@ func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *aut
 			handlers[path] = guard.Metadata()
 		}
 	}
-	return newRouter(f.http.path, b.Recorded(h), handlers)
+	return endpoint.NewRouter(f.http.path, b.Recorded(h), handlers)
 }
 
 // serveSocket serves clients on a unix socket or a TCP port until ctx ends.
@@ -96,47 +95,15 @@ func (f *bridgeFlags) listenSocket(ctx context.Context, kind, where string) (net
 	if kind == "tcp" && !f.allowRemote {
 		host, port, err := net.SplitHostPort(where)
 		if err != nil {
-			return nil, usagef("bridge: invalid value %q for flag --listen: want tcp:HOST:PORT", f.listen)
+			return nil, exit.Usagef("bridge: invalid value %q for flag --listen: want tcp:HOST:PORT", f.listen)
 		}
 		switch addr, err := netip.ParseAddr(host); {
 		case host == "":
 			where = net.JoinHostPort("127.0.0.1", port)
 		case host != "localhost" && (err != nil || !addr.IsLoopback()):
-			return nil, fail(exitUnexpected, "remote_address", "a socket has no authentication: give --allow-remote, or listen at 127.0.0.1",
+			return nil, exit.Fail(exit.Unexpected, "remote_address", "a socket has no authentication: give --allow-remote, or listen at 127.0.0.1",
 				fmt.Errorf("bridge: not listening at %s, which other machines can reach", f.listen))
 		}
 	}
-	return listenSocket(ctx, kind, where)
-}
-
-// listenSocket listens on a unix socket, which only its owner can use, or a TCP port.
-func listenSocket(ctx context.Context, kind, where string) (net.Listener, error) {
-	if kind == "unix" {
-		removeStale(ctx, where)
-	}
-	var config net.ListenConfig
-	defer privately()()
-	l, err := config.Listen(ctx, kind, where)
-	if err != nil {
-		return nil, fail(exitUnexpected, "listen", "another program may be listening there", err)
-	}
-	return l, nil
-}
-
-// removeStale removes a unix socket without a listener.
-func removeStale(ctx context.Context, path string) {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != fs.ModeSocket {
-		return
-	}
-	dial := &net.Dialer{Timeout: time.Second}
-	conn, err := dial.DialContext(ctx, "unix", path)
-	if err == nil {
-		conn.Close()
-		return
-	}
-	// After another error there may still be a listener.
-	if neterror.IsRefused(err) {
-		os.Remove(path)
-	}
+	return endpoint.ListenSocket(ctx, kind, where)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -69,7 +71,7 @@ func (v *callVerb) register(fs *pflag.FlagSet) {
 
 func (v *callVerb) parse(args []string) (err error) {
 	if len(args) == 0 {
-		return usageHintf("mcpwire list TARGET tools lists them", "call: missing the tool's name")
+		return exit.UsageHintf("mcpwire list TARGET tools lists them", "call: missing the tool's name")
 	}
 	v.tool = args[0]
 	if v.list, err = parseArguments("call", args[1:]); err != nil {
@@ -79,10 +81,10 @@ func (v *callVerb) parse(args []string) (err error) {
 		return nil
 	}
 	if len(v.list) > 0 {
-		return usagef("call: --args sets all arguments; it cannot be combined with %s", safeLine(v.list[0].name))
+		return exit.Usagef("call: --args sets all arguments; it cannot be combined with %s", safe.Line(v.list[0].name))
 	}
 	if v.object, err = readArgs(v.e, v.args); err != nil {
-		return usagef("call: %w", err)
+		return exit.Usagef("call: %w", err)
 	}
 	return nil
 }
@@ -105,8 +107,8 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 	if bad != nil {
 		result, err = bad.Result, nil
 	}
-	if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && v.unknown && f.rpc != nil {
-		f.hint = "mcpwire list TARGET tools lists the tools"
+	if f, ok := errors.AsType[*exit.Failure](s.d.failure(err)); ok && v.unknown && f.RPC != nil {
+		f.Hint = "mcpwire list TARGET tools lists the tools"
 		return f
 	}
 	more, err := s.received(mcp.MethodToolsCall, v.wireResult(s, result), v.json, err)
@@ -119,9 +121,9 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 	case err != nil:
 		return err
 	case result.IsError:
-		return fail(exitAnswer, "tool_error", "", fmt.Errorf("the tool %s failed%s", safeLine(v.tool), errorText(result)))
+		return exit.Fail(exit.Answer, "tool_error", "", fmt.Errorf("the tool %s failed%s", safe.Line(v.tool), errorText(result)))
 	case bad != nil:
-		return fail(exitAnswer, "output_mismatch", "hosts may reject this result; --no-list skips this check", fmt.Errorf("the result of %s does not match the tool's outputSchema: %w", safeLine(v.tool), bad.Err))
+		return exit.Fail(exit.Answer, "output_mismatch", "hosts may reject this result; --no-list skips this check", fmt.Errorf("the result of %s does not match the tool's outputSchema: %w", safe.Line(v.tool), bad.Err))
 	}
 	return nil
 }
@@ -129,7 +131,7 @@ func (v *callVerb) run(ctx context.Context, s *session) error {
 func errorText(r *mcp.CallToolResult) string {
 	for _, c := range r.Content {
 		if t, ok := c.(mcp.TextContent); ok && strings.TrimSpace(t.Text) != "" {
-			return ": " + clip.Characters(firstLine(t.Text), 500)
+			return ": " + clip.Characters(safe.FirstLine(t.Text), 500)
 		}
 	}
 	return ""
@@ -147,7 +149,7 @@ func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, 
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				s.notes.warnf("cannot list the tools: %s", clipLine(err.Error(), 300))
+				s.notes.warnf("cannot list the tools: %s", safe.Clip(err.Error(), 300))
 				names = nil
 				break
 			}
@@ -161,7 +163,7 @@ func (v *callVerb) arguments(ctx context.Context, s *session) (json.RawMessage, 
 		if !found && stale != nil {
 			noteStale(s, stale)
 		} else if v.unknown = !found && names != nil; v.unknown {
-			s.notes.warnf("the server has no tool %s%s", safeLine(v.tool), didYouMean(v.tool, names))
+			s.notes.warnf("the server has no tool %s%s", safe.Line(v.tool), didYouMean(v.tool, names))
 		}
 	}
 	if v.object != nil {
@@ -188,7 +190,7 @@ func (v *callVerb) call(ctx context.Context, s *session, object json.RawMessage,
 		return s.CallTool(ctx, v.tool, object, opts...)
 	}
 	task, err := s.StartTool(ctx, v.tool, object, append(opts, client.WithTaskStatus(func(t client.TaskState) {
-		s.notes.linef("task %s: %s %s", clipLine(t.ID, 100), safeLine(string(t.Status)), clipLine(t.Message, 300))
+		s.notes.linef("task %s: %s %s", safe.Clip(t.ID, 100), safe.Line(string(t.Status)), safe.Clip(t.Message, 300))
 	}))...)
 	if err != nil {
 		return nil, err
@@ -285,7 +287,7 @@ func (l *logLevel) options(ctx context.Context, s *session) ([]client.CallOption
 	}
 	err := s.SetLevel(ctx, l.level)
 	if client.IsServerError(err) {
-		s.notes.warnf("the server rejects the log level: %s", clipLine(err.Error(), 300))
+		s.notes.warnf("the server rejects the log level: %s", safe.Clip(err.Error(), 300))
 		err = nil
 	}
 	return nil, err

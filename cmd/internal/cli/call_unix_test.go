@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mcpwire/cmd/internal/exit"
 )
 
 // TestCallInterrupted interrupts a call. The server gets a cancellation, and the exit status is
@@ -22,9 +24,9 @@ func TestCallInterrupted(t *testing.T) {
 		signal   syscall.Signal
 		want     int
 	}{
-		{"modern", syscall.SIGINT, exitInterrupted},
-		{"legacy", syscall.SIGINT, exitInterrupted},
-		{"modern", syscall.SIGTERM, exitTerminated},
+		{"modern", syscall.SIGINT, exit.Interrupted},
+		{"legacy", syscall.SIGINT, exit.Interrupted},
+		{"modern", syscall.SIGTERM, exit.Terminated},
 	} {
 		t.Run(tt.protocol+" "+tt.signal.String(), func(t *testing.T) {
 			rest := afterSignal(t, tt.signal, tt.want, "progress ", "", "call", "slow", "steps=600", "delay_ms=100", "--protocol", tt.protocol, "-v", "--", "mcpwire", "serve", "--trace")
@@ -55,7 +57,7 @@ func TestSignalStatus(t *testing.T) {
 		for _, tt := range []struct {
 			signal syscall.Signal
 			want   int
-		}{{syscall.SIGINT, exitInterrupted}, {syscall.SIGTERM, exitTerminated}} {
+		}{{syscall.SIGINT, exit.Interrupted}, {syscall.SIGTERM, exit.Terminated}} {
 			t.Run(strings.Join(command[:2], " ")+" "+tt.signal.String(), func(t *testing.T) {
 				afterSignal(t, tt.signal, tt.want, "", home, command...)
 			})

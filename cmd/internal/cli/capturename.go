@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/captures"
 )
@@ -29,12 +31,12 @@ func captureArgs(e *env, command string, args []string) ([]string, error) {
 	if len(args) == 0 {
 		newest, err := newestCaptures()
 		if err != nil {
-			return nil, fail(exitUnexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
+			return nil, exit.Fail(exit.Unexpected, "no_capture", "record one: mcpwire tap -- CMD…; or name a file: mcpwire "+command+" FILE", err)
 		}
 		var paths, names []string
 		for _, c := range slices.Backward(newest) {
 			paths = append(paths, c.Path)
-			names = append(names, clipLine(cmp.Or(c.Name, filepath.Base(c.Path)), 100))
+			names = append(names, safe.Clip(cmp.Or(c.Name, filepath.Base(c.Path)), 100))
 		}
 		if len(newest) == 1 {
 			fmt.Fprintf(e.stderr, "reading %s, the newest capture (mcpwire captures lists them)\n", trace.Escape(paths[0]))
@@ -72,7 +74,7 @@ func captureArg(e *env, command, arg string) (string, error) {
 		return arg, nil
 	}
 	if name, ok := strings.CutPrefix(arg, ofLive); ok {
-		return "", usagef("%s: live:%s is a server, not a capture (capture:%[2]s is its newest capture)", firstWord(command), safeLine(name))
+		return "", exit.Usagef("%s: live:%s is a server, not a capture (capture:%[2]s is its newest capture)", firstWord(command), safe.Line(name))
 	}
 	name := strings.TrimPrefix(arg, ofCapture)
 	dir, err := captures.Dir()
@@ -84,10 +86,10 @@ func captureArg(e *env, command, arg string) (string, error) {
 		err = fmt.Errorf("%s is a folder, and no capture has that name: %w", trace.Escape(arg), captures.ErrNotFound)
 	}
 	if err != nil {
-		return "", fail(exitUnexpected, "no_capture", "mcpwire captures lists them", err)
+		return "", exit.Fail(exit.Unexpected, "no_capture", "mcpwire captures lists them", err)
 	}
 	if found.Name == name {
-		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", trace.Escape(found.Path), safeLine(name))
+		fmt.Fprintf(e.stderr, "reading %s, the newest capture of %s\n", trace.Escape(found.Path), safe.Line(name))
 	}
 	return found.Path, nil
 }
@@ -112,7 +114,7 @@ func awaitCapture(ctx context.Context, e *env, command string, args []string) ([
 	}
 	what := "a capture"
 	if len(args) > 0 {
-		what = "the capture " + clipLine(args[0], 200)
+		what = "the capture " + safe.Clip(args[0], 200)
 	}
 	if len(args) == 0 || !isCapturePath(args[0]) {
 		dir, err := captures.Dir()

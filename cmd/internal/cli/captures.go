@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/captures"
 )
@@ -34,7 +35,7 @@ of the probes of mcpwire check. Use prune to remove others.`,
   ls "$(mcpwire captures path)"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !(len(args) == 1 && (args[0] == "list" || args[0] == "ls")) {
-				return usagef("captures: unknown command %q (want list, path or prune; mcpwire show reads a capture)", args[0])
+				return exit.Usagef("captures: unknown command %q (want list, path or prune; mcpwire show reads a capture)", args[0])
 			}
 			return nil
 		},
@@ -74,13 +75,13 @@ written are kept. The paths of the removed captures are printed.`,
 			p := captures.Pruner{DryRun: dry}
 			var ok bool
 			if p.MaxAge, ok = parseAge(older); older != "" && !ok {
-				return usagef("prune: --older needs an age such as 30d, 2w or 12h, not %q", older)
+				return exit.Usagef("prune: --older needs an age such as 30d, 2w or 12h, not %q", older)
 			}
 			if p.MaxBytes, ok = parseBytes(maxBytes); maxBytes != "" && !ok {
-				return usagef("prune: --max-bytes needs a size such as 1G, 500MB or 64MiB, not %q", maxBytes)
+				return exit.Usagef("prune: --max-bytes needs a size such as 1G, 500MB or 64MiB, not %q", maxBytes)
 			}
 			if older == "" && maxBytes == "" {
-				return usagef("prune: give --older 30d, --max-bytes 1G, or both")
+				return exit.Usagef("prune: give --older 30d, --max-bytes 1G, or both")
 			}
 			return pruneCaptures(e, p)
 		},

@@ -13,7 +13,10 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/report"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/mcp"
 )
 
@@ -142,7 +145,7 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return f.listRules(e, args)
 	case isLiveCheck(cmd, args):
 		if len(args) == 1 && cmd.ArgsLenAtDash() < 0 && !isURL(args[0]) && !strings.HasPrefix(args[0], ofLive) {
-			fmt.Fprintf(e.stderr, "checking the server %s itself: no capture has that name\n", clipLine(args[0], 200))
+			fmt.Fprintf(e.stderr, "checking the server %s itself: no capture has that name\n", safe.Clip(args[0], 200))
 		}
 		return f.live(cmd, e, args)
 	}
@@ -154,7 +157,7 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	status := e.statusLine()
 	defer status.clear()
 	for i, path := range paths {
-		status.step("reading %s, capture %d of %d", clipLine(path, 200), i+1, len(paths))
+		status.step("reading %s, capture %d of %d", safe.Clip(path, 200), i+1, len(paths))
 		if err := run.captured(cmd, captureSource{e, []string{path}, f.side.side}, path); err != nil {
 			return err
 		}
@@ -167,25 +170,25 @@ func (f *checkFlags) run(cmd *cobra.Command, e *env, args []string) error {
 func (f *checkFlags) parse() error {
 	if f.json {
 		if f.format != formatText && f.format != formatJSON {
-			return usagef("check: --json and --format %s exclude each other", f.format)
+			return exit.Usagef("check: --json and --format %s exclude each other", f.format)
 		}
 		f.format = formatJSON
 	}
 	if !slices.Contains(checkFormats(), f.format) {
-		return usagef("check: unknown format %q (want one of %s)", f.format, strings.Join(checkFormats(), ", "))
+		return exit.Usagef("check: unknown format %q (want one of %s)", f.format, strings.Join(checkFormats(), ", "))
 	}
 	for _, report := range f.reports {
 		format, file, _ := strings.Cut(report, "=")
 		if !slices.Contains(checkFormats(), format) || file == "" {
-			return usagef("check: --report %q: want FORMAT=FILE, with one of %s", report, strings.Join(checkFormats(), ", "))
+			return exit.Usagef("check: --report %q: want FORMAT=FILE, with one of %s", report, strings.Join(checkFormats(), ", "))
 		}
 	}
 	if !slices.Contains(checkFailures(), f.failOn) {
-		return usagef("check: --fail-on %q: want one of %s", f.failOn, strings.Join(checkFailures(), ", "))
+		return exit.Usagef("check: --fail-on %q: want one of %s", f.failOn, strings.Join(checkFailures(), ", "))
 	}
 	if f.rev != "" {
 		if err := f.opts.Revision.UnmarshalText([]byte(f.rev)); err != nil {
-			return usagef("check: --rev: %w", err)
+			return exit.Usagef("check: --rev: %w", err)
 		}
 	}
 	for _, id := range slices.Concat(f.only, f.disable) {
@@ -203,20 +206,20 @@ func knownRule(id string) error {
 		if slices.ContainsFunc(ruleIDs(), func(r string) bool { return strings.HasPrefix(r, group) }) {
 			return nil
 		}
-		return usagef("check: no rules %q (mcpwire check --list shows them all)", id)
+		return exit.Usagef("check: no rules %q (mcpwire check --list shows them all)", id)
 	}
 	if _, ok := lookupRule(id); ok {
 		return nil
 	}
 	if similar := nearestRules(id); len(similar) > 0 {
-		return usagef("check: unknown rule %q: did you mean %s?", id, strings.Join(similar, " or "))
+		return exit.Usagef("check: unknown rule %q: did you mean %s?", id, strings.Join(similar, " or "))
 	}
-	return usagef("check: unknown rule %q (mcpwire check --list shows them all)", id)
+	return exit.Usagef("check: unknown rule %q (mcpwire check --list shows them all)", id)
 }
 
 func (f *checkFlags) explainRule(e *env, args []string) error {
 	if len(args) > 0 || f.list {
-		return usagef("check: --explain takes a rule and nothing else")
+		return exit.Usagef("check: --explain takes a rule and nothing else")
 	}
 	if err := knownRule(f.explain); err != nil {
 		return err
@@ -224,18 +227,18 @@ func (f *checkFlags) explainRule(e *env, args []string) error {
 	r, ok := lookupRule(f.explain)
 	switch {
 	case !ok:
-		return usagef("check: --explain takes one rule (mcpwire check --list shows them all)")
+		return exit.Usagef("check: --explain takes one rule (mcpwire check --list shows them all)")
 	case f.format == formatJSON:
 		return report.RulesJSON(e.stdout, []*check.Rule{r})
 	case f.format != formatText:
-		return usagef("check: --explain has the formats text and json")
+		return exit.Usagef("check: --explain has the formats text and json")
 	}
 	return report.Explain(e.stdout, r, checkColors(e))
 }
 
 func (f *checkFlags) listRules(e *env, args []string) error {
 	if len(args) > 0 {
-		return usagef("check: --list takes no files; --only and --disable select rules")
+		return exit.Usagef("check: --list takes no files; --only and --disable select rules")
 	}
 	rules := f.rules()
 	switch f.format {
@@ -244,7 +247,7 @@ func (f *checkFlags) listRules(e *env, args []string) error {
 	case formatJSON:
 		return report.RulesJSON(e.stdout, rules)
 	}
-	return usagef("check: --list has the formats text and json")
+	return exit.Usagef("check: --list has the formats text and json")
 }
 
 func checkColors(e *env) *report.TextOptions {
@@ -258,14 +261,14 @@ type checkRun struct {
 }
 
 func newCheckRun(opts *check.Options) *checkRun {
-	return &checkRun{opts, report.Report{Tool: "mcpwire", Version: Version, Rules: opts.Enabled()}}
+	return &checkRun{opts, report.Report{Tool: "mcpwire", Version: build.Version, Rules: opts.Enabled()}}
 }
 
 // captured checks one capture.
 func (r *checkRun) captured(cmd *cobra.Command, src captureSource, name string) error {
 	if info, err := os.Stat(name); err == nil && info.Mode()&os.ModeCharDevice != 0 && name != "-" {
 		// A line of a device may never end, nor may the search for the next one.
-		return fail(exitUnexpected, "not_a_capture", "captures are NDJSON, see doc/capture-format.md; mcpwire tap records them", fmt.Errorf("%s is a device, not a capture", name))
+		return exit.Fail(exit.Unexpected, "not_a_capture", "captures are NDJSON, see doc/capture-format.md; mcpwire tap records them", fmt.Errorf("%s is a device, not a capture", name))
 	}
 	k := check.New(r.opts)
 	r.report.Sources = append(r.report.Sources, name)
@@ -313,7 +316,7 @@ func (f *checkFlags) finish(e *env, run *checkRun) error {
 			return err
 		}
 		if err := os.WriteFile(file, text.Bytes(), 0o666); err != nil {
-			return fail(exitUnexpected, "output", "", fmt.Errorf("write the report: %w", err))
+			return exit.Fail(exit.Unexpected, "output", "", fmt.Errorf("write the report: %w", err))
 		}
 	}
 	var least check.Severity
@@ -321,7 +324,7 @@ func (f *checkFlags) finish(e *env, run *checkRun) error {
 	if f.failOn == failNever || !any || least.UnmarshalText([]byte(f.failOn)) != nil || worst < least {
 		return nil
 	}
-	return &exitStatus{exitFindings}
+	return &exit.Status{Code: exit.Findings}
 }
 
 // write writes the report in the format of --format, and text for people as the flags say.

@@ -15,8 +15,12 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
 	"mcpwire/cmd/internal/inspect/probe"
+	"mcpwire/cmd/internal/proxy/recording"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/cause"
 	"mcpwire/mcp"
@@ -104,7 +108,7 @@ func (f *checkFlags) live(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	if len(rest) > 0 {
-		return usagef("check: unexpected argument %q after a server", rest[0])
+		return exit.Usagef("check: unexpected argument %q after a server", rest[0])
 	}
 	d, err := newDialer(e, t, &f.server.target)
 	if err != nil {
@@ -125,7 +129,7 @@ func (d *dialer) probeTarget() *probe.Target {
 // checkLive probes a server and prints the findings.
 func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	opts := &probe.Options{
-		Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: Version,
+		Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: build.Version,
 		Timeout: orForever(d.flags.timeout), Connect: d.handshakeWait(),
 	}
 	if f.opts.Revision != mcp.RevisionNone {
@@ -154,7 +158,7 @@ func checkLive(ctx context.Context, e *env, d *dialer, f *checkFlags) error {
 	status.clear()
 	if rec != nil {
 		if closeErr := rec.Close(); closeErr != nil && err == nil {
-			err = fail(exitUnexpected, "capture", "", fmt.Errorf("the capture is not complete: %w", closeErr))
+			err = exit.Fail(exit.Unexpected, "capture", "", fmt.Errorf("the capture is not complete: %w", closeErr))
 		}
 	}
 	if err != nil && (len(report.Revisions) > 0 || ctx.Err() != nil || !errors.Is(err, probe.ErrNoAnswer)) {
@@ -231,7 +235,7 @@ func commandFile(dir string, command []string) string {
 // user's folder if keep is set, and reports whether it did. Without both it returns nil.
 func (f *liveFlags) record(d *dialer, keep bool) (rec *capture.File, kept bool, err error) {
 	if f.redact != "default" && f.redact != "off" {
-		return nil, false, usagef("check: --redact %s: want default or off", safeLine(f.redact))
+		return nil, false, exit.Usagef("check: --redact %s: want default or off", safe.Line(f.redact))
 	}
 	if f.output == "" && !keep {
 		return nil, false, nil
@@ -240,17 +244,17 @@ func (f *liveFlags) record(d *dialer, keep bool) (rec *capture.File, kept bool, 
 	if d.target.isStdio() {
 		transport = capture.TransportStdio
 	}
-	opts := &capture.Options{Tool: "mcpwire " + Version, Transport: transport, Name: d.target.captureName(), URL: d.target.url, Redact: redaction(f.redact)}
+	opts := &capture.Options{Tool: "mcpwire " + build.Version, Transport: transport, Name: d.target.captureName(), URL: d.target.url, Redact: recording.Redaction(f.redact)}
 	if f.output == "" {
 		dir, err := captures.Dir()
 		if err == nil {
-			rec, err = captures.CreateProbe(dir, Version, opts)
+			rec, err = captures.CreateProbe(dir, build.Version, opts)
 		}
 		// A probe does not need its capture.
 		return rec, err == nil, nil
 	}
 	if rec, err = capture.Create(f.output, opts); err != nil {
-		return nil, false, fail(exitUnexpected, "capture", "--output needs a file that does not exist yet", err)
+		return nil, false, exit.Fail(exit.Unexpected, "capture", "--output needs a file that does not exist yet", err)
 	}
 	return rec, false, nil
 }
@@ -261,14 +265,14 @@ func (d *dialer) probeFailure(err error) error {
 	ended, exited := errors.AsType[*stdio.ExitError](err)
 	switch {
 	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || status.Status == http.StatusProxyAuthRequired):
-		return &failure{status: exitAuth, code: "auth_required", err: status, httpStatus: status.Status, url: safeURL(d.target.url), hint: "mcpwire doctor shows what the server requires; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
+		return &exit.Failure{Status: exit.Auth, Code: "auth_required", Err: status, HTTPStatus: status.Status, URL: safeURL(d.target.url), Hint: "mcpwire doctor shows what the server requires; --header 'Authorization: Bearer ${TOKEN}' gives it a token"}
 	case errors.Is(err, probe.ErrNoAnswer) && exited:
 		short := *ended
 		// The arguments may contain secrets.
 		short.Name = d.target.name
-		return &failure{status: exitUnreachable, code: "no_answer", err: fmt.Errorf("no handshake succeeded: %w", exitText(&short)), hint: "mcpwire doctor looks for the cause"}
+		return &exit.Failure{Status: exit.Unreachable, Code: "no_answer", Err: fmt.Errorf("no handshake succeeded: %w", exitText(&short)), Hint: "mcpwire doctor looks for the cause"}
 	case errors.Is(err, probe.ErrNoAnswer):
-		return &failure{status: exitUnreachable, code: "no_answer", err: errors.New(safeLine(err.Error())), hint: "mcpwire doctor looks for the cause; --connect-timeout allows a slow server more time"}
+		return &exit.Failure{Status: exit.Unreachable, Code: "no_answer", Err: errors.New(safe.Line(err.Error())), Hint: "mcpwire doctor looks for the cause; --connect-timeout allows a slow server more time"}
 	}
 	return d.failure(err)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -41,7 +42,7 @@ func (v *completeVerb) register(fs *pflag.FlagSet) {
 
 func (v *completeVerb) parse(args []string) (err error) {
 	if len(args) < 4 {
-		return usagef("complete: want prompt NAME or resource TEMPLATE, an argument, and the beginning of its value, which may be '' (such as: complete prompt explain audience be)")
+		return exit.Usagef("complete: want prompt NAME or resource TEMPLATE, an argument, and the beginning of its value, which may be '' (such as: complete prompt explain audience be)")
 	}
 	switch args[0] {
 	case "prompt":
@@ -49,7 +50,7 @@ func (v *completeVerb) parse(args []string) (err error) {
 	case "resource", "template":
 		v.ref = mcp.ResourceTemplateReference{URI: args[1]}
 	default:
-		return usagef("complete: unexpected argument %q (want prompt or resource)", clip.Characters(args[0], 60))
+		return exit.Usagef("complete: unexpected argument %q (want prompt or resource)", clip.Characters(args[0], 60))
 	}
 	v.argument = mcp.CompleteArgument{Name: args[2], Value: args[3]}
 	v.known, err = textArguments("complete", args[4:])

@@ -14,6 +14,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/inspect/hosts"
 	"mcpwire/cmd/internal/inspect/inventory"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/filter"
@@ -59,7 +60,7 @@ func serverNames(keep func(hosts.Server) bool) []string {
 			if len(list) > 1 {
 				target = s.Host + ":" + s.Name
 			}
-			names = append(names, target+"\t"+clipLine(serverRuns(s), maxRunsColumns))
+			names = append(names, target+"\t"+safe.Clip(serverRuns(s), maxRunsColumns))
 		}
 	}
 	return names
@@ -167,7 +168,7 @@ func definitionNames(v *inventory.Inventory, kind string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(v.Definitions[kind])) {
 		if trace.Escape(name) == name {
-			names = append(names, name+"\t"+clipLine(firstLine(jsonwire.Text(jsonwire.Lookup(v.Definitions[kind][name], "description"))), 80))
+			names = append(names, name+"\t"+safe.Clip(safe.FirstLine(jsonwire.Text(jsonwire.Lookup(v.Definitions[kind][name], "description"))), 80))
 		}
 	}
 	return names
@@ -182,7 +183,7 @@ func completeArguments(schema json.RawMessage, word string) ([]string, cobra.She
 		switch {
 		case trace.Escape(p.name) != p.name:
 		case !hasValue:
-			words = append(words, p.name+"=\t"+clipLine(strings.TrimSpace(typeText(p.schema, 0)+" "+firstLine(p.description)), 80))
+			words = append(words, p.name+"=\t"+safe.Clip(strings.TrimSpace(typeText(p.schema, 0)+" "+safe.FirstLine(p.description)), 80))
 		case p.name == name:
 			for _, value := range schemaValues(p.schema) {
 				words = append(words, name+"="+value)
@@ -227,7 +228,7 @@ func completePromptArguments(prompt json.RawMessage) []string {
 	var words []string
 	for _, a := range p.Arguments {
 		if trace.Escape(a.Name) == a.Name {
-			words = append(words, a.Name+"=\t"+clipLine(firstLine(a.Description), 80))
+			words = append(words, a.Name+"=\t"+safe.Clip(safe.FirstLine(a.Description), 80))
 		}
 	}
 	return words

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 )
 
@@ -68,9 +70,9 @@ func newConfigCommand(e *env) *cobra.Command {
 		Example: "  mcpwire config show\n  ${EDITOR:-vi} \"$(mcpwire config path)\"",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("config: unknown command %q (want path or show)%s", args[0], didYouMean(args[0], []string{"path", "show"}))
+				return exit.Usagef("config: unknown command %q (want path or show)%s", args[0], didYouMean(args[0], []string{"path", "show"}))
 			}
-			return usagef("config: missing the command: path or show")
+			return exit.Usagef("config: missing the command: path or show")
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -100,7 +102,7 @@ func newConfigCommand(e *env) *cobra.Command {
 			}
 			path, _ := configPath()
 			if _, err := os.Stat(path); err != nil {
-				fmt.Fprintf(e.stderr, "there is no %s\n", safeLine(path))
+				fmt.Fprintf(e.stderr, "there is no %s\n", safe.Line(path))
 			}
 			for _, headers := range conf.Headers {
 				for name, value := range headers {
@@ -146,7 +148,7 @@ func readConfig() (*config, error) {
 		return conf, nil // without a home there is no file
 	}
 	bad := func(err error) error {
-		return fail(exitUsage, "bad_config", "mcpwire config --help describes the file", fmt.Errorf("%s: %w", safeLine(path), err))
+		return exit.Fail(exit.Usage, "bad_config", "mcpwire config --help describes the file", fmt.Errorf("%s: %w", safe.Line(path), err))
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -235,7 +237,7 @@ func applyRedact(cmd *cobra.Command) error {
 	conf, err := readConfig()
 	if err != nil && (cmd.Name() == "tap" || cmd.Name() == "bridge") {
 		// A mistake in the file must not keep a host from its server.
-		fmt.Fprintf(cmd.ErrOrStderr(), "mcpwire: warning: %s\n", safeLine(err.Error()))
+		fmt.Fprintf(cmd.ErrOrStderr(), "mcpwire: warning: %s\n", safe.Line(err.Error()))
 		return nil
 	}
 	if err != nil || conf.Redact == "" {

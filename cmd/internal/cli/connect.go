@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
@@ -66,7 +68,7 @@ func newDialer(e *env, t targetSpec, f *targetFlags) (*dialer, error) {
 		return nil, err
 	}
 	d.opts = client.Options{
-		Info:      mcp.Implementation{Name: "mcpwire", Version: Version},
+		Info:      mcp.Implementation{Name: "mcpwire", Version: build.Version},
 		Revisions: revisions,
 		Timeouts: client.Timeouts{
 			Handshake: orForever(f.connectTimeout),
@@ -137,7 +139,7 @@ func probeTimeout(whole time.Duration) time.Duration {
 
 // verboseLogger returns a logger that writes everything to standard error.
 func verboseLogger(e *env) *slog.Logger {
-	return slog.New(slog.NewTextHandler(safeWriter{e.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
+	return slog.New(slog.NewTextHandler(safe.Writer{W: e.stderr}, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: noTime}))
 }
 
 func noTime(_ []string, a slog.Attr) slog.Attr {
@@ -209,9 +211,9 @@ func (d *dialer) dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 
 // waiting shows the request that was just sent as the current step.
 func (d *dialer) waiting(method string, params []byte) {
-	what := clipLine(method, 100)
+	what := safe.Clip(method, 100)
 	if name := jsonwire.Text(jsonwire.Lookup(params, "name")); name != "" {
-		what += " " + clipLine(name, 100)
+		what += " " + safe.Clip(name, 100)
 	}
 	d.notes.status.step("waiting for the response to %s", what)
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/inventory"
 	"mcpwire/cmd/internal/json/schemadiff"
 	"mcpwire/cmd/internal/playback/replay"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/era"
 	"mcpwire/mcp"
@@ -72,7 +74,7 @@ func newDiffCommand(e *env) *cobra.Command {
 		ValidArgsFunction: completeCapturesAndServers,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(impacts(), f.failOn) {
-				return usagef("diff: invalid value %q for flag --fail-on: want %s", f.failOn, strings.Join(impacts(), ", "))
+				return exit.Usagef("diff: invalid value %q for flag --fail-on: want %s", f.failOn, strings.Join(impacts(), ", "))
 			}
 			return runDiff(cmd, e, &f, args)
 		},
@@ -93,18 +95,18 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash < 0 && len(args) != 2:
-		return usagef("diff: it takes two captures or servers, not %d", len(args))
+		return exit.Usagef("diff: it takes two captures or servers, not %d", len(args))
 	case dash >= 0 && dash != 1:
-		return usagef("diff: want one capture or server before --, and the command of the other after it")
+		return exit.Usagef("diff: want one capture or server before --, and the command of the other after it")
 	case dash < 0 && args[0] == "-" && args[1] == "-":
-		return usagef("diff: standard input can only be read once")
+		return exit.Usagef("diff: standard input can only be read once")
 	}
 	for i := range sides {
 		var err error
 		if dash >= 0 && i == 1 {
 			t := targetSpec{name: commandName(args[dash:]), command: args[dash:]}
 			if len(args) == dash || args[dash] == "" {
-				return usagef("diff: no command after --")
+				return exit.Usagef("diff: no command after --")
 			}
 			sides[i], err = f.live(cmd.Context(), e, t)
 		} else {
@@ -123,7 +125,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 		return err
 	}
 	if worst := slices.Index(impacts(), string(inventory.Worst(found))); worst >= 0 && worst >= slices.Index(impacts(), f.failOn) {
-		return &exitStatus{exitFindings}
+		return &exit.Status{Code: exit.Findings}
 	}
 	return nil
 }
@@ -132,7 +134,7 @@ func runDiff(cmd *cobra.Command, e *env, f *diffFlags, args []string) error {
 func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inventory, error) {
 	info, err := os.Stat(arg)
 	if err != nil && strings.Contains(arg, capture.Suffix) {
-		return nil, fail(exitUnexpected, "no_capture", "mcpwire captures lists them", err)
+		return nil, exit.Fail(exit.Unexpected, "no_capture", "mcpwire captures lists them", err)
 	}
 	if strings.HasPrefix(arg, ofCapture) {
 		if arg, err = captureArg(e, "diff", arg); err != nil {
@@ -144,7 +146,7 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 		s := captureSource{e, []string{arg}, f.recorded.side}
 		status := e.statusLine()
 		defer status.clear()
-		status.step("reading %s", clipLine(arg, 200))
+		status.step("reading %s", safe.Clip(arg, 200))
 		return inventory.FromCapture(arg, s.events(cmd.Context()))
 	}
 	var t targetSpec
@@ -152,11 +154,11 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 		t, err = urlTarget(arg)
 	} else {
 		t, err = namedTarget(cmd, e, arg)
-		if bad, ok := errors.AsType[*failure](err); ok && bad.code == "unknown_server" {
+		if bad, ok := errors.AsType[*exit.Failure](err); ok && bad.Code == "unknown_server" {
 			err = neither(arg, bad)
 		}
 		if err == nil && isRecorded(arg) {
-			fmt.Fprintf(e.stderr, "connecting to the server %s itself; capture:%[1]s is its newest capture\n", safeLine(arg))
+			fmt.Fprintf(e.stderr, "connecting to the server %s itself; capture:%[1]s is its newest capture\n", safe.Line(arg))
 		}
 	}
 	if err != nil {
@@ -167,18 +169,18 @@ func (f *diffFlags) side(cmd *cobra.Command, e *env, arg string) (*inventory.Inv
 
 // neither returns the error for an argument that is neither a capture nor a server. unknown is the
 // error for the server.
-func neither(arg string, unknown *failure) error {
+func neither(arg string, unknown *exit.Failure) error {
 	info, err := os.Stat(arg)
 	switch {
 	case err == nil && info.IsDir():
-		return fail(exitUnexpected, "no_capture", "mcpwire captures lists them", fmt.Errorf("%s is a folder, and a capture is a file", trace.Escape(arg)))
+		return exit.Fail(exit.Unexpected, "no_capture", "mcpwire captures lists them", fmt.Errorf("%s is a folder, and a capture is a file", trace.Escape(arg)))
 	case isRecorded(arg):
-		unknown.hint = "capture:" + safeLine(arg) + " is its newest capture"
+		unknown.Hint = "capture:" + safe.Line(arg) + " is its newest capture"
 	case looksLikeFile(arg):
-		return fail(exitUnexpected, "no_capture", "mcpwire captures lists them", fmt.Errorf("there is no file %s, and no server of that name", trace.Escape(arg)))
-	case unknown.hint == serverNamesHint:
-		unknown.err = fmt.Errorf("there is no file %s: %w", trace.Escape(arg), unknown.err)
-		unknown.hint = "mcpwire captures lists captures, mcpwire servers the names of servers"
+		return exit.Fail(exit.Unexpected, "no_capture", "mcpwire captures lists them", fmt.Errorf("there is no file %s, and no server of that name", trace.Escape(arg)))
+	case unknown.Hint == serverNamesHint:
+		unknown.Err = fmt.Errorf("there is no file %s: %w", trace.Escape(arg), unknown.Err)
+		unknown.Hint = "mcpwire captures lists captures, mcpwire servers the names of servers"
 	}
 	return unknown
 }
@@ -237,7 +239,7 @@ func (f *diffFlags) live(ctx context.Context, e *env, t targetSpec) (*inventory.
 		case err != nil && !isOfOneKind(ctx, err):
 			return nil, d.failure(err)
 		case err != nil:
-			d.notes.warnf("%s of %s are not compared: %s", kind, t.name, clipLine(d.failure(err).Error(), 500))
+			d.notes.warnf("%s of %s are not compared: %s", kind, t.name, safe.Clip(d.failure(err).Error(), 500))
 		}
 	}
 	return v, nil
@@ -269,7 +271,7 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 	p := newScreen(e.stdout).paint
 	var b strings.Builder
 	for i, v := range sides {
-		fmt.Fprintf(&b, "%c  %s%s\n", 'A'+i, safeLine(v.Source), safeLine(strings.TrimRight(fmt.Sprintf("  %s %s  %s", v.Name, v.Version, v.Revision), " ")))
+		fmt.Fprintf(&b, "%c  %s%s\n", 'A'+i, safe.Line(v.Source), safe.Line(strings.TrimRight(fmt.Sprintf("  %s %s  %s", v.Name, v.Version, v.Revision), " ")))
 	}
 	for i, v := range sides {
 		if v.Dropped > 0 {
@@ -292,18 +294,18 @@ func (f *diffFlags) print(e *env, sides [2]*inventory.Inventory, found []invento
 		if d.Impact != last.Impact {
 			fmt.Fprintf(&b, "\n%s\n", p.in(impactStyle(d.Impact), string(d.Impact)))
 		}
-		if head := strings.TrimSpace(d.What + " " + safeLine(d.Name)); d.What != last.What || d.Name != last.Name || d.Impact != last.Impact {
+		if head := strings.TrimSpace(d.What + " " + safe.Line(d.Name)); d.What != last.What || d.Name != last.Name || d.Impact != last.Impact {
 			fmt.Fprintf(&b, "  %s\n", head)
 		}
 		last = d
-		fmt.Fprintf(&b, "    %s", safeLine(d.Why))
+		fmt.Fprintf(&b, "    %s", safe.Line(d.Why))
 		if d.Pointer != "" {
-			fmt.Fprintf(&b, "  %s", p.in(dim, safeLine(d.Pointer)))
+			fmt.Fprintf(&b, "  %s", p.in(dim, safe.Line(d.Pointer)))
 		}
 		b.WriteString("\n")
 		for _, x := range []struct{ sign, text string }{{"-", d.Old}, {"+", d.New}} {
 			if x.text != "" {
-				fmt.Fprintf(&b, "      %s %s\n", x.sign, trace.Truncate(safeLine(x.text), 160))
+				fmt.Fprintf(&b, "      %s %s\n", x.sign, trace.Truncate(safe.Line(x.text), 160))
 			}
 		}
 	}

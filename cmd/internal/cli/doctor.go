@@ -17,7 +17,10 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/probe"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/mcp"
 )
@@ -86,7 +89,7 @@ not respond, and 6 if something else is wrong.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case asMarkdown && (asJSON || all):
-				return usagef("doctor: --markdown excludes --json and --all")
+				return exit.Usagef("doctor: --markdown excludes --json and --all")
 			case asMarkdown:
 				return markdown(e, func(e *env) error {
 					r := newDoctorReport(e, false)
@@ -97,7 +100,7 @@ not respond, and 6 if something else is wrong.`,
 				return runDoctor(cmd, e, f, args, newDoctorReport(e, asJSON), quick)
 			}
 			if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
-				return usagef("doctor: --all examines all configured servers: it takes no server")
+				return exit.Usagef("doctor: --all examines all configured servers: it takes no server")
 			}
 			f.noOAuth = !f.given("oauth")
 			return runDoctorAll(cmd, e, f, asJSON)
@@ -126,7 +129,7 @@ func markdown(e *env, run func(e *env) error) error {
 	for bytes.Contains(output.Bytes(), []byte(fence)) {
 		fence += "`"
 	}
-	version := strings.ReplaceAll(strings.TrimSpace(versionText()), "\n", ", ")
+	version := strings.ReplaceAll(strings.TrimSpace(build.Text()), "\n", ", ")
 	if _, err := fmt.Fprintf(e.stdout, "%s\n\n%stext\n%s%s\n", version, fence, output.Bytes(), fence); err != nil {
 		return err
 	}
@@ -135,10 +138,10 @@ func markdown(e *env, run func(e *env) error) error {
 
 func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, r *doctorReport, quick bool) error {
 	t, rest, err := splitTarget(cmd, e, args)
-	var bad *failure
-	if errors.As(err, &bad) && bad.code == "bad_configuration" {
-		r.Target = safeLine(args[0])
-		r.section("Configuration").bad("%s", safeLine(bad.err.Error())).hint("%s: hosts pass the reference on unchanged, or an empty value, and the server fails without it", bad.hint)
+	var bad *exit.Failure
+	if errors.As(err, &bad) && bad.Code == "bad_configuration" {
+		r.Target = safe.Line(args[0])
+		r.section("Configuration").bad("%s", safe.Line(bad.Err.Error())).hint("%s: hosts pass the reference on unchanged, or an empty value, and the server fails without it", bad.Hint)
 		r.next(plainArgs("mcpwire", "doctor", "--env", "NAME=value", args[0])...)
 		return r.finish()
 	}
@@ -146,7 +149,7 @@ func runDoctor(cmd *cobra.Command, e *env, f *targetFlags, args []string, r *doc
 		return err
 	}
 	if len(rest) > 0 {
-		return usagef("doctor: unexpected argument %q after a server", rest[0])
+		return exit.Usagef("doctor: unexpected argument %q after a server", rest[0])
 	}
 	if !f.given("oauth") {
 		// The server's own response is wanted.
@@ -257,7 +260,7 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
 		ascending = spoken[:1]
 	}
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version, HandshakesOnly: doc.quick,
+		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: build.Version, HandshakesOnly: doc.quick,
 		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
 	if ctx.Err() == nil {
@@ -279,7 +282,7 @@ func (doc *doctor) judge(report *probe.Report, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.odd("not all rules could be checked in %s", shortTime(maxRules)).hint("mcpwire check has no such limit")
 	case err != nil:
-		s.odd("the rules could not be checked: %s", clipLine(err.Error(), 200))
+		s.odd("the rules could not be checked: %s", safe.Clip(err.Error(), 200))
 	}
 	if err == nil || len(report.Findings) > 0 {
 		doc.findings(s, report)
@@ -350,7 +353,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 		if f.Rule.Severity == check.Error {
 			line = s.bad
 		}
-		line("%s: %s: %s", f.Rule.ID, clipLine(f.Rule.Title, 100), clipLine(f.Message, 200)).hint("%s", f.Rule.Fix)
+		line("%s: %s: %s", f.Rule.ID, safe.Clip(f.Rule.Title, 100), safe.Clip(f.Message, 200)).hint("%s", f.Rule.Fix)
 	}
 	switch {
 	case wrong == 0 && doc.reported.ended:

@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/text/plural"
 )
@@ -77,8 +79,8 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 	if err := out.end(reports); err != nil {
 		return err
 	}
-	if worst.exit != exitOK {
-		return &exitStatus{worst.exit}
+	if worst.exit != exit.OK {
+		return &exit.Status{Code: worst.exit}
 	}
 	return nil
 }
@@ -97,7 +99,7 @@ func running(servers []hosts.Server, reported []bool) string {
 // examineConfigured examines a configured server without its rules.
 func examineConfigured(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server, f targetFlags) *doctorReport {
 	name := s.Host + ":" + s.Name
-	r := &doctorReport{out: io.Discard, json: true, Target: safeLine(name), Sections: []*doctorSection{}}
+	r := &doctorReport{out: io.Discard, json: true, Target: safe.Line(name), Sections: []*doctorSection{}}
 	doc, err := configuredDoctor(e, machine, s, &f, r)
 	switch {
 	case err == nil:
@@ -105,10 +107,10 @@ func examineConfigured(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.S
 		doc.examine(cmd.Context())
 	case errors.Is(err, errUntrusted):
 		r.skipped = true
-		r.section("Configuration").note("%s", safeLine(err.Error()))
+		r.section("Configuration").note("%s", safe.Line(err.Error()))
 		r.Verdict = "only a file of the project configures it; --trust-project starts it"
 	default:
-		r.section("Configuration").bad("%s", safeLine(err.Error()))
+		r.section("Configuration").bad("%s", safe.Line(err.Error()))
 		r.next(plainArgs("mcpwire", "doctor", name)...)
 	}
 	_ = r.finish() // the exit status, which is in r
@@ -158,14 +160,14 @@ func (t *doctorTable) line(i int, r *doctorReport) error {
 	switch {
 	case r.skipped:
 		mark, style = "·", dim
-	case r.exit != exitOK:
+	case r.exit != exit.OK:
 		mark, style = "✗", red
 	case r.slow != "":
 		mark, style = "!", yellow
 	}
 	label := serverLabel(t.servers[i])
 	text := r.Status
-	if r.exit != exitOK || r.slow != "" || r.skipped {
+	if r.exit != exit.OK || r.slow != "" || r.skipped {
 		text += ": " + r.Verdict
 	}
 	if r.speaks != "" {
@@ -195,7 +197,7 @@ func (t *doctorTable) end(reports []*doctorReport) error {
 	}
 	failed, first := 0, ""
 	for i, r := range reports {
-		if r.exit != exitOK {
+		if r.exit != exit.OK {
 			if failed++; first == "" {
 				first = shellLine("mcpwire", "doctor", t.servers[i].Host+":"+t.servers[i].Name)
 			}
@@ -205,7 +207,7 @@ func (t *doctorTable) end(reports []*doctorReport) error {
 	case len(reports) == 0:
 		fmt.Fprintln(t.e.stderr, "no servers found in the configuration of known hosts")
 	case failed > 0:
-		fmt.Fprintf(t.e.stderr, "%d of %s failed; next: %s\n", failed, plural.Of(len(reports), "server"), safeLine(first))
+		fmt.Fprintf(t.e.stderr, "%d of %s failed; next: %s\n", failed, plural.Of(len(reports), "server"), safe.Line(first))
 	}
 	return nil
 }

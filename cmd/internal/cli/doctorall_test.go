@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
 )
 
@@ -15,7 +16,7 @@ func TestDoctorTable(t *testing.T) {
 	for _, width := range []int{0, 40, 80, 200} {
 		var out bytes.Buffer
 		table := &doctorTable{e: &env{stdout: &out}, width: width, servers: []hosts.Server{{Host: "cursor", Name: "duck"}, {Host: "claude-desktop", Name: "files"}}}
-		if err := table.line(0, &doctorReport{Status: "unreachable", Verdict: reason, exit: exitUnreachable}); err != nil {
+		if err := table.line(0, &doctorReport{Status: "unreachable", Verdict: reason, exit: exit.Unreachable}); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Join(strings.Fields(out.String()), " "); got != "✗ cursor:duck unreachable: "+reason {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/auth/egress"
 	"mcpwire/internal/net/challenge"
 	"mcpwire/internal/net/loopback"
@@ -21,7 +23,7 @@ import (
 // authorization follows the chain from a 401 to the source of tokens
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization).
 func (doc *doctor) authorization(ctx context.Context, r *webReply) {
-	doc.report.worse(exitAuth)
+	doc.report.worse(exit.Auth)
 	s := doc.report.section(sectionAuth)
 	s.note("the server requires authentication: HTTP 401")
 	doc.report.Verdict = "the server requires authorization (HTTP 401)"
@@ -37,8 +39,8 @@ func (doc *doctor) authorization(ctx context.Context, r *webReply) {
 	}
 	if u, err := url.Parse(doc.d.target.url); err == nil {
 		if c := r.cause(u); c.Specific {
-			s.bad("%s", clipLine(c.What, 240)).hint("%s", safeLine(c.Fix))
-			doc.report.Verdict += ": " + clipLine(c.What, 240)
+			s.bad("%s", safe.Clip(c.What, 240)).hint("%s", safe.Line(c.Fix))
+			doc.report.Verdict += ": " + safe.Clip(c.What, 240)
 		}
 	}
 	if r.basic() {
@@ -66,7 +68,7 @@ func (r *webReply) refusal() string {
 	list, _ := challenge.Parse(r.header.Values("WWW-Authenticate")) // challenge reports the error
 	for _, c := range list {
 		if text := c.Params["error_description"]; text != "" {
-			return clipLine(text, 200)
+			return safe.Clip(text, 200)
 		}
 	}
 	return r.said()
@@ -90,11 +92,11 @@ func (doc *doctor) challenge(s *doctorSection, r *webReply) string {
 	}
 	list, err := challenge.Parse(values)
 	if err != nil {
-		s.bad("WWW-Authenticate is malformed: %s", clipLine(strings.Join(values, ", "), 200)).hint("quote the values of its parameters")
+		s.bad("WWW-Authenticate is malformed: %s", safe.Clip(strings.Join(values, ", "), 200)).hint("quote the values of its parameters")
 	}
 	for _, c := range list {
 		if c.Scheme != "bearer" {
-			s.note("WWW-Authenticate offers %s", clipLine(c.Scheme, 40))
+			s.note("WWW-Authenticate offers %s", safe.Clip(c.Scheme, 40))
 			continue
 		}
 		s.good("WWW-Authenticate: Bearer%s", challengeText(c.Params))
@@ -110,7 +112,7 @@ func challengeText(params map[string]string) string {
 	text := ""
 	for _, name := range []string{"error", "error_description", "scope", "resource_metadata"} {
 		if v := params[name]; v != "" {
-			text += " " + name + "=" + clipLine(v, 120)
+			text += " " + name + "=" + safe.Clip(v, 120)
 		}
 	}
 	return text
@@ -144,14 +146,14 @@ func (doc *doctor) resource(ctx context.Context, s *doctorSection, named string)
 		s.good("resource metadata: %s", safeURL(place))
 		if want, err := auth.CanonicalResource(doc.d.target.url); err == nil {
 			if got, err := auth.CanonicalResource(d.Resource); err != nil || got != want && !strings.HasPrefix(want, strings.TrimSuffix(got, "/")+"/") {
-				s.bad("the metadata describes another resource: %s", clipLine(d.Resource, 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
+				s.bad("the metadata describes another resource: %s", safe.Clip(d.Resource, 120)).hint("resource must be the URL that clients use: %s", safeURL(want))
 			}
 		}
 		if len(d.Servers) == 0 {
 			s.bad("the metadata names no authorization server").hint("authorization_servers must have at least one")
 		}
 		if len(d.Scopes) > 0 {
-			s.note("scopes: %s", clipLine(strings.Join(d.Scopes, " "), 200))
+			s.note("scopes: %s", safe.Clip(strings.Join(d.Scopes, " "), 200))
 		}
 		return d.Servers
 	}
@@ -166,7 +168,7 @@ func (doc *doctor) unfetched(s *doctorSection, named bool, place string, status 
 	}
 	why := fmt.Sprintf("HTTP %d", status)
 	if err != nil {
-		why = clipLine(innermost(err).Error(), 200)
+		why = safe.Clip(innermost(err).Error(), 200)
 	}
 	line("no metadata at %s: %s", safeURL(place), why)
 }
@@ -199,7 +201,7 @@ type issuerDocument struct {
 func (doc *doctor) issuer(ctx context.Context, s *doctorSection, issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" {
-		s.bad("the authorization server is not a URL: %s", clipLine(issuer, 120))
+		s.bad("the authorization server is not a URL: %s", safe.Clip(issuer, 120))
 		return false
 	}
 	places := append(wellKnown(u, "oauth-authorization-server"), wellKnown(u, "openid-configuration")...)
@@ -227,7 +229,7 @@ func (doc *doctor) judgeIssuer(s *doctorSection, issuer string, d *issuerDocumen
 		return s.bad(format, args...)
 	}
 	if d.Issuer != issuer {
-		wrong("its issuer is %s, not %s: clients must reject that", clipLine(d.Issuer, 120), clipLine(issuer, 120)).hint("they must be identical, including a trailing slash")
+		wrong("its issuer is %s, not %s: clients must reject that", safe.Clip(d.Issuer, 120), safe.Clip(issuer, 120)).hint("they must be identical, including a trailing slash")
 	}
 	if d.Authorize == "" || d.Token == "" {
 		wrong("its metadata lacks authorization_endpoint or token_endpoint")
@@ -314,10 +316,10 @@ func (doc *doctor) origins(ctx context.Context, rev mcp.Revision, u *url.URL) {
 		}
 	}
 	if len(yes) > 0 {
-		s.note("accepted: %s", safeLine(strings.Join(yes, " ")))
+		s.note("accepted: %s", safe.Line(strings.Join(yes, " ")))
 	}
 	if len(no) > 0 {
-		s.note("rejected: %s", safeLine(strings.Join(no, " "))).hint("hosts in a browser need their origin allowed by the server")
+		s.note("rejected: %s", safe.Line(strings.Join(no, " "))).hint("hosts in a browser need their origin allowed by the server")
 	}
 	foreign := with("http://foreign.invalid")
 	switch {
@@ -335,24 +337,24 @@ func (doc *doctor) forbidden(ctx context.Context, s *doctorSection, r *webReply,
 	rev := newestFirst()[0]
 	for _, origin := range ownOrigins(u) {
 		if o := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Header.Set("Origin", origin) }); o.status != 0 && o.status != http.StatusForbidden {
-			s.bad("HTTP 403 to requests without Origin; with Origin %s it is %d", safeLine(origin), o.status).hint("only browsers send Origin: the server must accept requests without one")
+			s.bad("HTTP 403 to requests without Origin; with Origin %s it is %d", safe.Line(origin), o.status).hint("only browsers send Origin: the server must accept requests without one")
 			doc.report.next(doc.mcpwire("doctor", "--header", "Origin: "+origin)...)
 			return
 		}
 	}
 	if o := doc.postHandshake(ctx, rev, func(q *http.Request) { q.Host = strings.Replace(u.Host, u.Hostname(), "localhost", 1) }); loopback.IsHost(u.Hostname()) && o.status != 0 && o.status != http.StatusForbidden {
-		s.bad("HTTP 403 for the host %s; for localhost it is %d", safeLine(u.Host), o.status).hint("the server accepts only some host names: use one of them in the URL, or add this one to the server's allowed hosts")
+		s.bad("HTTP 403 for the host %s; for localhost it is %d", safe.Line(u.Host), o.status).hint("the server accepts only some host names: use one of them in the URL, or add this one to the server's allowed hosts")
 		doc.report.next(doc.elsewhereArgs(strings.Replace(u.String(), u.Hostname(), "localhost", 1), "doctor")...)
 		return
 	}
-	doc.report.worse(exitAuth)
+	doc.report.worse(exit.Auth)
 	what, text := "HTTP 403: the server does not allow it", r.said()
 	if text != "" {
 		what += ": it says: " + text
 	}
 	l := s.bad("%s", what).detail(bodyLines(r)...)
 	if r.header.Get("WWW-Authenticate") != "" {
-		l.hint("its message: %s", clipLine(strings.Join(r.header.Values("WWW-Authenticate"), ", "), 200))
+		l.hint("its message: %s", safe.Clip(strings.Join(r.header.Values("WWW-Authenticate"), ", "), 200))
 	} else if text != "" {
 		l.hint("mcpwire does not know more than it says: see the server's log, or that of the proxy in front of it")
 	} else {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/proc/batchfile"
 )
 
@@ -29,7 +31,7 @@ func (doc *doctor) command() bool {
 	if dir == "" {
 		dir, _ = os.Getwd()
 	}
-	s.note("%s, in %s", doc.report.Target, safeLine(dir))
+	s.note("%s, in %s", doc.report.Target, safe.Line(dir))
 	path, ok := doc.locate(s, t.command[0], dir)
 	if ok {
 		ok = doc.executable(s, path)
@@ -39,7 +41,7 @@ func (doc *doctor) command() bool {
 	}
 	doc.variables(s, t.env)
 	if !ok {
-		doc.report.worse(exitUnreachable)
+		doc.report.worse(exit.Unreachable)
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 	}
 	return ok
@@ -51,15 +53,15 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		path := name
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, name)
-			s.odd("%s is relative to the host's working folder, which often differs from yours", safeLine(name)).hint("configure the full path: %s", safeLine(path))
+			s.odd("%s is relative to the host's working folder, which often differs from yours", safe.Line(name)).hint("configure the full path: %s", safe.Line(path))
 		}
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			s.bad("%s does not exist", safeLine(path)).hint("%s", similarFile(path))
+			s.bad("%s does not exist", safe.Line(path)).hint("%s", similarFile(path))
 			return "", false
 		case info.IsDir():
-			s.bad("%s is a folder, not a program", safeLine(path))
+			s.bad("%s is a folder, not a program", safe.Line(path))
 			return "", false
 		}
 		return path, true
@@ -69,26 +71,26 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
-		s.bad("%s is only found relative to the current folder: hosts run in another folder and do not find it", safeLine(name)).hint("configure the full path: %s", safeLine(path))
+		s.bad("%s is only found relative to the current folder: hosts run in another folder and do not find it", safe.Line(name)).hint("configure the full path: %s", safe.Line(path))
 		return "", false
 	}
 	if err == nil {
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
-		s.good("%s is %s", safeLine(name), safeLine(path))
+		s.good("%s is %s", safe.Line(name), safe.Line(path))
 		if runtime.GOOS == "windows" && batchfile.Is(path) {
-			s.odd("%s is a batch file: some hosts only start .exe files", safeLine(path)).hint(`use "cmd" as the command, with the arguments /c %s …`, safeLine(name))
+			s.odd("%s is a batch file: some hosts only start .exe files", safe.Line(path)).hint(`use "cmd" as the command, with the arguments /c %s …`, safe.Line(name))
 		}
 		if !inEveryPath(path) {
-			s.odd("hosts that are started from a desktop often have a shorter PATH, without %s", safeLine(filepath.Dir(path))).hint("configure the full path: %s", safeLine(path))
+			s.odd("hosts that are started from a desktop often have a shorter PATH, without %s", safe.Line(filepath.Dir(path))).hint("configure the full path: %s", safe.Line(path))
 		}
 		return path, true
 	}
 	folders := filepath.SplitList(os.Getenv("PATH"))
-	l := s.bad("%s is not found in PATH", safeLine(name))
+	l := s.bad("%s is not found in PATH", safe.Line(name))
 	for _, f := range folders[:min(len(folders), 20)] {
-		l.detail(safeLine(f))
+		l.detail(safe.Line(f))
 	}
 	hint := "install it, or configure its full path"
 	if how, ok := installers[strings.TrimSuffix(strings.ToLower(name), ".cmd")]; ok {
@@ -100,7 +102,7 @@ func (doc *doctor) locate(s *doctorSection, name, dir string) (string, bool) {
 	if strings.Contains(name, " ") {
 		hint = "no shell splits the command line: give the program and its arguments separately"
 	} else if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-		hint = "it is in " + safeLine(dir) + ", which is not in PATH: configure the full path " + safeLine(filepath.Join(dir, name))
+		hint = "it is in " + safe.Line(dir) + ", which is not in PATH: configure the full path " + safe.Line(filepath.Join(dir, name))
 	}
 	l.hint("%s", hint)
 	return "", false
@@ -139,7 +141,7 @@ func similarPrograms(name string, folders []string) []string {
 	var similar []string
 	for _, n := range slices.Compact(names) {
 		if n != name && len(similar) < 3 && editDistance(strings.ToLower(n), strings.ToLower(name)) <= 1+len(name)/6 && len(name) > 2 {
-			similar = append(similar, safeLine(n))
+			similar = append(similar, safe.Line(n))
 		}
 	}
 	return similar
@@ -170,11 +172,11 @@ func similarFile(path string) string {
 	dir := filepath.Dir(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "the folder " + safeLine(dir) + " does not exist either"
+		return "the folder " + safe.Line(dir) + " does not exist either"
 	}
 	for _, e := range entries[:min(len(entries), maxEntries)] {
 		if editDistance(e.Name(), filepath.Base(path)) <= 2 {
-			return "did you mean " + safeLine(filepath.Join(dir, e.Name())) + "?"
+			return "did you mean " + safe.Line(filepath.Join(dir, e.Name())) + "?"
 		}
 	}
 	return "check that it was built, and that the folder is right"
@@ -187,7 +189,7 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 		return err == nil
 	}
 	if info.Mode()&0o111 == 0 {
-		s.bad("%s is not executable", safeLine(path)).hint("%s, or configure the interpreter as the command and the file as its argument", shellLine("chmod", "+x", path))
+		s.bad("%s is not executable", safe.Line(path)).hint("%s, or configure the interpreter as the command and the file as its argument", shellLine("chmod", "+x", path))
 		return false
 	}
 	interpreter, arg := shebang(path)
@@ -195,11 +197,11 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 		return true
 	}
 	if strings.HasSuffix(interpreter, "\r") || strings.HasSuffix(arg, "\r") {
-		s.bad("the first line of %s ends in CR LF, so its interpreter is not found", safeLine(path)).hint("save it with LF line ends")
+		s.bad("the first line of %s ends in CR LF, so its interpreter is not found", safe.Line(path)).hint("save it with LF line ends")
 		return false
 	}
 	if _, err := os.Stat(interpreter); errors.Is(err, fs.ErrNotExist) {
-		s.bad("the interpreter of %s does not exist: %s", safeLine(path), safeLine(interpreter)).hint("install it, or fix the first line of the file")
+		s.bad("the interpreter of %s does not exist: %s", safe.Line(path), safe.Line(interpreter)).hint("install it, or fix the first line of the file")
 		return false
 	}
 	if filepath.Base(interpreter) == "env" && arg != "" && !strings.HasPrefix(arg, "-") {
@@ -208,7 +210,7 @@ func (doc *doctor) executable(s *doctorSection, path string) bool {
 			if how, ok := installers[arg]; ok {
 				hint = how
 			}
-			s.bad("%s needs %s, which is not found in PATH", safeLine(path), safeLine(arg)).hint("%s", hint)
+			s.bad("%s needs %s, which is not found in PATH", safe.Line(path), safe.Line(arg)).hint("%s", hint)
 			return false
 		}
 	}
@@ -245,9 +247,9 @@ func (doc *doctor) arguments(s *doctorSection, command []string, dir string) {
 		path = filepath.Join(dir, path)
 	}
 	if _, err := os.Stat(path); err != nil {
-		s.bad("%s does not exist", safeLine(path)).hint("%s", similarFile(path))
+		s.bad("%s does not exist", safe.Line(path)).hint("%s", similarFile(path))
 	} else if !filepath.IsAbs(command[1]) {
-		s.odd("%s is relative to the host's working folder, which often differs from yours", safeLine(command[1])).hint("configure the full path: %s", safeLine(path))
+		s.odd("%s is relative to the host's working folder, which often differs from yours", safe.Line(command[1])).hint("configure the full path: %s", safe.Line(path))
 	}
 }
 
@@ -257,11 +259,11 @@ func (doc *doctor) variables(s *doctorSection, env []string) {
 		name, value, _ := strings.Cut(v, "=")
 		switch {
 		case value == "":
-			s.odd("the environment variable %s is empty", safeLine(name)).hint("set it, if the server requires it")
+			s.odd("the environment variable %s is empty", safe.Line(name)).hint("set it, if the server requires it")
 		case strings.Contains(value, "${") || strings.HasPrefix(value, "$") && len(value) > 1 && strings.ToUpper(value) == value:
-			s.odd("the environment variable %s contains a reference that was not replaced", safeLine(name)).hint("not all hosts replace references: write the value, or set it with --env")
+			s.odd("the environment variable %s contains a reference that was not replaced", safe.Line(name)).hint("not all hosts replace references: write the value, or set it with --env")
 		case strings.HasPrefix(value, "<") && strings.HasSuffix(value, ">"), strings.HasPrefix(strings.ToUpper(value), "YOUR_"):
-			s.odd("the environment variable %s still has the placeholder of the instructions", safeLine(name)).hint("write your own value")
+			s.odd("the environment variable %s still has the placeholder of the instructions", safe.Line(name)).hint("write your own value")
 		}
 	}
 }

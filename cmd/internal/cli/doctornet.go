@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/net/loopback"
 )
 
@@ -21,10 +22,10 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 	proxy, err := http.ProxyFromEnvironment(request)
 	switch {
 	case err != nil:
-		s.bad("the proxy of the environment cannot be used: %s", clipLine(err.Error(), 200)).hint("fix HTTPS_PROXY or HTTP_PROXY")
+		s.bad("the proxy of the environment cannot be used: %s", safe.Clip(err.Error(), 200)).hint("fix HTTPS_PROXY or HTTP_PROXY")
 		return false
 	case proxy != nil:
-		s.note("requests go through the proxy %s, set in the environment", safeURL(proxy.String())).hint("NO_PROXY=%s bypasses it", safeLine(u.Hostname()))
+		s.note("requests go through the proxy %s, set in the environment", safeURL(proxy.String())).hint("NO_PROXY=%s bypasses it", safe.Line(u.Hostname()))
 		return true
 	}
 	port := u.Port()
@@ -59,14 +60,14 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 	if err != nil {
 		var dns *net.DNSError
 		if errors.As(err, &dns) && dns.IsNotFound {
-			s.bad("the name %s is unknown", safeLine(host)).hint("check its spelling, and whether it needs a VPN")
+			s.bad("the name %s is unknown", safe.Line(host)).hint("check its spelling, and whether it needs a VPN")
 		} else {
-			s.bad("the name %s cannot be looked up: %s", safeLine(host), clipLine(err.Error(), 200))
+			s.bad("the name %s cannot be looked up: %s", safe.Line(host), safe.Clip(err.Error(), 200))
 		}
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 		return nil, false
 	}
-	s.good("%s is %s, looked up in %s", safeLine(host), safeLine(strings.Join(addresses[:min(len(addresses), 4)], ", ")), shortTime(time.Since(start)))
+	s.good("%s is %s, looked up in %s", safe.Line(host), safe.Line(strings.Join(addresses[:min(len(addresses), 4)], ", ")), shortTime(time.Since(start)))
 	return addresses, true
 }
 
@@ -87,21 +88,21 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 		}
 		conn.Close()
 		if works++; works == 1 {
-			s.good("connected to %s port %s in %s", safeLine(a), safeLine(port), shortTime(time.Since(start)))
+			s.good("connected to %s port %s in %s", safe.Line(a), safe.Line(port), shortTime(time.Since(start)))
 		}
 	}
 	switch {
 	case works == 0:
-		why := clipLine(innermost(last).Error(), 200)
+		why := safe.Clip(innermost(last).Error(), 200)
 		hint := "check that the server runs, and uses this port"
 		if errors.Is(last, context.DeadlineExceeded) {
 			why, hint = "no response", "a firewall drops packets, or the machine is off"
 		}
-		s.bad("no connection to port %s: %s", safeLine(port), why).hint("%s", hint)
+		s.bad("no connection to port %s: %s", safe.Line(port), why).hint("%s", hint)
 		doc.report.nextOnce("after the server runs", doc.mcpwire("doctor")...)
 		return false
 	case last != nil:
-		s.odd("only %[2]d of its %[1]d addresses accept connections: %[3]s", min(len(addresses), most), works, clipLine(innermost(last).Error(), 200)).hint("programs that try ::1 first do not find a server that only listens on 127.0.0.1")
+		s.odd("only %[2]d of its %[1]d addresses accept connections: %[3]s", min(len(addresses), most), works, safe.Clip(innermost(last).Error(), 200)).hint("programs that try ::1 first do not find a server that only listens on 127.0.0.1")
 	}
 	return true
 }
@@ -110,7 +111,7 @@ func (doc *doctor) reach(ctx context.Context, s *doctorSection, addresses []stri
 func (doc *doctor) certificate(ctx context.Context, s *doctorSection, address, host string) bool {
 	conf, err := doc.d.flags.tls()
 	if err != nil {
-		s.bad("%s", safeLine(err.Error()))
+		s.bad("%s", safe.Line(err.Error()))
 		return false
 	}
 	if conf == nil {
@@ -153,13 +154,13 @@ func explainTLS(err error) (what, hint string) {
 		}
 		return "the certificate is signed by an unknown authority", "trust the authority with --cacert FILE; for hosts on Node.js, set NODE_EXTRA_CA_CERTS=FILE. The server may also have omitted an intermediate certificate"
 	case errors.As(err, &name):
-		return "the certificate is for another host name: " + clipLine(name.Error(), 200), "use the name in the certificate, or get a certificate for this name"
+		return "the certificate is for another host name: " + safe.Clip(name.Error(), 200), "use the name in the certificate, or get a certificate for this name"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the certificate is not valid now: " + clipLine(invalid.Error(), 200), "renew it, or check the clock of this machine"
+		return "the certificate is not valid now: " + safe.Clip(invalid.Error(), 200), "renew it, or check the clock of this machine"
 	case errors.As(err, &record):
 		return "the server does not speak TLS at this port", "try http:// in the URL"
 	}
-	return "TLS fails: " + clipLine(innermost(err).Error(), 200), "the server may require a client certificate, or an older version of TLS"
+	return "TLS fails: " + safe.Clip(innermost(err).Error(), 200), "the server may require a client certificate, or an older version of TLS"
 }
 
 // tlsNext suggests a command after TLS failed.

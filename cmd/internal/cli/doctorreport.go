@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/internal/text/plural"
 )
 
@@ -119,7 +120,7 @@ type doctorLine struct {
 }
 
 // doctorStatus maps exit statuses to the status of a report, for scripts.
-var doctorStatus = map[int]string{exitOK: "healthy", exitFindings: "problems", exitUnreachable: "unreachable", exitAuth: "authorization_required"}
+var doctorStatus = map[int]string{exit.OK: "healthy", exit.Findings: "problems", exit.Unreachable: "unreachable", exit.Auth: "authorization_required"}
 
 // section starts a new section and shows the previous one.
 func (r *doctorReport) section(title string) *doctorSection {
@@ -150,7 +151,7 @@ func (s *doctorSection) note(format string, args ...any) *doctorLine {
 func (s *doctorSection) bad(format string, args ...any) *doctorLine {
 	l := s.add(markBad, format, args...)
 	s.r.blame(s.rank, l.Text)
-	s.r.worse(exitFindings)
+	s.r.worse(exit.Findings)
 	return l
 }
 
@@ -176,11 +177,11 @@ func (l *doctorLine) detail(lines ...string) *doctorLine {
 func (r *doctorReport) worse(status int) {
 	rank := func(n int) int {
 		switch n {
-		case exitFindings:
+		case exit.Findings:
 			return 1
-		case exitUnreachable:
+		case exit.Unreachable:
 			return 2
-		case exitAuth:
+		case exit.Auth:
 			return 3
 		}
 		return 0
@@ -298,7 +299,7 @@ func (r *doctorReport) finish() error {
 	if r.skipped {
 		r.Status = "skipped"
 	}
-	if r.exit == exitUnreachable && r.noAnswer {
+	if r.exit == exit.Unreachable && r.noAnswer {
 		r.Status = "no_answer"
 	}
 	if r.Verdict == "" {
@@ -348,8 +349,8 @@ func (r *doctorReport) finish() error {
 	if r.failed != nil {
 		return r.failed
 	}
-	if r.exit != exitOK {
-		return &exitStatus{r.exit}
+	if r.exit != exit.OK {
+		return &exit.Status{Code: r.exit}
 	}
 	return nil
 }

@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/probe"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/cause"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/text/lazyregexp"
@@ -41,7 +44,7 @@ func (doc *doctor) program(ctx context.Context) {
 	late.Stop()
 	defer late.Stop()
 	report, err := probe.Run(limited, doc.d.probeTarget(), &probe.Options{
-		Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: Version,
+		Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: build.Version,
 		Progress: x.progress, Handshake: x.handshake, HandshakesOnly: doc.quick,
 		Opened: func() {
 			x.opened()
@@ -135,9 +138,9 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
 			s.note("%s: responded without a version, in %s", head, took)
 			return
 		}
-		s.note("%s: responded with %s, in %s", head, clipLine(o.Version, 40), took)
+		s.note("%s: responded with %s, in %s", head, safe.Clip(o.Version, 40), took)
 	case probe.Refused:
-		s.note("%s: error %d %s, in %s", head, int(o.Error.Code), clipLine(o.Error.Message, 100), took)
+		s.note("%s: error %d %s, in %s", head, int(o.Error.Code), safe.Clip(o.Error.Message, 100), took)
 	case probe.Silent:
 		if o.Alive {
 			s.note("%s: no response, except to initialize, in %s", head, took)
@@ -157,7 +160,7 @@ func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
 		}
 		s.note("%s: the server has exited: %s", head, exitWords(o.Exit))
 	case probe.NotStarted:
-		s.note("%s: not started: %s", head, clipLine(o.Err.Error(), 200))
+		s.note("%s: not started: %s", head, safe.Clip(o.Err.Error(), 200))
 	}
 }
 
@@ -171,7 +174,7 @@ func exitWords(e *stdio.ExitError) string {
 
 // noHandshake reports why no handshake succeeded.
 func (doc *doctor) noHandshake(all []probe.Observation) {
-	doc.report.worse(exitUnreachable)
+	doc.report.worse(exit.Unreachable)
 	s := doc.report.section(sectionRefused)
 	last := &all[len(all)-1]
 	// A process that ends early may leave output that nobody has read.
@@ -191,7 +194,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		if errors.Is(last.Err, batchfile.ErrArguments) {
 			hint = batchHint
 		}
-		s.bad("the system cannot start the program: %s", clipLine(innermost(last.Err).Error(), 200)).hint("%s", hint)
+		s.bad("the system cannot start the program: %s", safe.Clip(innermost(last.Err).Error(), 200)).hint("%s", hint)
 	case probe.Ended:
 		text := "it exits before it responds: it closed its standard output after " + shortTime(last.Took)
 		if last.Exit != nil {
@@ -204,7 +207,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 	case probe.Silent:
 		doc.report.noAnswer = true
 		if id := last.OtherID; id != nil {
-			s.bad("it responds to initialize with the id %s, which is not that of the request: clients wait in vain", clipLine(string(id), 60)).hint(sameID)
+			s.bad("it responds to initialize with the id %s, which is not that of the request: clients wait in vain", safe.Clip(string(id), 60)).hint(sameID)
 			return
 		}
 		if url := localURL(last); url != "" {
@@ -222,10 +225,10 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 			doc.report.next(doc.mcpwire("doctor", "--connect-timeout", "2m")...)
 		}
 	case probe.Refused:
-		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), clipLine(last.Error.Message, 200))
+		s.bad("it rejects all revisions, the last with error %d %s", int(last.Error.Code), safe.Clip(last.Error.Message, 200))
 		doc.report.next(doc.mcpwire("info", "--probe")...)
 	case probe.OtherVersion:
-		what := "it responds with an unknown version: " + strconv.Quote(clipLine(last.Version, 40))
+		what := "it responds with an unknown version: " + strconv.Quote(safe.Clip(last.Version, 40))
 		if last.Version == "" {
 			what = "its response to initialize has no protocolVersion"
 		}
@@ -362,7 +365,7 @@ func (doc *doctor) output(all []probe.Observation) {
 		if kind.garbles {
 			s.rank = rankHandshake
 		}
-		line := s.bad("its standard output has a line that is not a message, %q, probably written by: %s", clipLine(strings.TrimSpace(string(firstText(o.Stray))), 160), kind.what)
+		line := s.bad("its standard output has a line that is not a message, %q, probably written by: %s", safe.Clip(strings.TrimSpace(string(firstText(o.Stray))), 160), kind.what)
 		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 		return
@@ -386,7 +389,7 @@ func firstText(lines [][]byte) []byte {
 func strayLines(stray [][]byte) []string {
 	var lines []string
 	for _, line := range stray[:min(len(stray), 3)] {
-		lines = append(lines, clipLine(string(line), 120))
+		lines = append(lines, safe.Clip(string(line), 120))
 	}
 	if more := len(stray) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
@@ -419,8 +422,8 @@ func (doc *doctor) stderr(all []probe.Observation) {
 	}
 	concerns := cause.Concerns(everything)
 	for _, c := range concerns[:min(len(concerns), maxConcerns)] {
-		what := clipLine(cmp.Or(c.What, c.Line), 240)
-		s.odd("%s", what).detail(clipLine(c.Line, 240)).hint("%s", safeLine(c.Fix))
+		what := safe.Clip(cmp.Or(c.What, c.Line), 240)
+		s.odd("%s", what).detail(safe.Clip(c.Line, 240)).hint("%s", safe.Line(c.Fix))
 		doc.report.concern = cmp.Or(doc.report.concern, what)
 	}
 }
@@ -438,7 +441,7 @@ func newLines(text string) (important, all []string) {
 // clipped returns the lines, escaped, with at most width characters of each.
 func clipped(lines []string, width int) (list []string) {
 	for _, line := range lines {
-		list = append(list, clipLine(line, width))
+		list = append(list, safe.Clip(line, width))
 	}
 	return list
 }
@@ -507,11 +510,11 @@ const maxSaid = 400
 // explain completes a sentence about a failure with its cause, and adds the remedy. seen reports
 // that the report shows the server's output.
 func (doc *doctor) explain(s *doctorSection, what string, c cause.Cause, seen bool) {
-	said := clipLine(c.Said, 240)
+	said := safe.Clip(c.Said, 240)
 	if c.Known {
-		what = clipLine(c.What, 240) + ": " + what
+		what = safe.Clip(c.What, 240) + ": " + what
 	} else {
-		said = clipLine(c.What, maxSaid)
+		said = safe.Clip(c.What, maxSaid)
 	}
 	if said != "" && !strings.HasPrefix(what, said) {
 		what += ": " + said
@@ -519,9 +522,9 @@ func (doc *doctor) explain(s *doctorSection, what string, c cause.Cause, seen bo
 	l := s.bad("%s", what)
 	switch {
 	case c.Fix != "" && (c.Known || strings.Contains(c.Fix, "does not know")):
-		l.hint("%s", safeLine(c.Fix))
+		l.hint("%s", safe.Line(c.Fix))
 	case c.Fix != "":
-		l.hint("mcpwire does not know the cause for certain: %s", safeLine(c.Fix))
+		l.hint("mcpwire does not know the cause for certain: %s", safe.Line(c.Fix))
 	case seen:
 		l.hint("mcpwire does not know the remedy: the server's output, above, should give the cause")
 	default:
@@ -581,13 +584,13 @@ func (doc *doctor) failures(list []*probe.Failure) {
 			doc.reported.ended = true
 			s.bad("%s: the connection was closed without a response", f.About).hint("the server, or a proxy in front of it, ends the request: see its log")
 		case f.List != "":
-			s.bad("the result of %s is malformed: %s: hosts show nothing, or reject the server", f.About, clipLine(f.List, 100)).
+			s.bad("the result of %s is malformed: %s: hosts show nothing, or reject the server", f.About, safe.Clip(f.List, 100)).
 				hint("the server must send a list, which may be empty: []. In Go, a nil slice becomes null: make it with make, or as []T{}")
 		case f.Empty:
 			s.odd("the list of tools is empty: hosts show no tools").
 				hint("it lists no tools: some servers do that only with credentials, or with arguments that select them: see its standard error and its documentation")
 		case f.Item != "":
-			s.bad("hosts reject the result of %s, or leave out what is malformed: %s", f.About, clipLine(f.Item, 200)).
+			s.bad("hosts reject the result of %s, or leave out what is malformed: %s", f.About, safe.Clip(f.Item, 200)).
 				hint("correct it in the server's code: mcpwire check shows where")
 		case f.Status >= 400:
 			doc.reported.refused = true
@@ -597,12 +600,12 @@ func (doc *doctor) failures(list []*probe.Failure) {
 			c := cause.Find(cause.Ended, strings.Split(f.Error.Message, "\n"), envNames(doc.d.target.env))
 			what := fmt.Sprintf("%s gets error %d", f.About, int(f.Error.Code))
 			if !c.Known {
-				what, c.What = what+": "+clipLine(f.Error.Message, 240), ""
+				what, c.What = what+": "+safe.Clip(f.Error.Message, 240), ""
 			}
 			doc.explain(s, what, c, true)
 		case f.OtherID != nil:
 			doc.reported.unanswered = true
-			s.bad("the response to %s has the id %s, which is not that of the request: clients wait in vain", f.About, clipLine(string(f.OtherID), 60)).hint(sameID)
+			s.bad("the response to %s has the id %s, which is not that of the request: clients wait in vain", f.About, safe.Clip(string(f.OtherID), 60)).hint(sameID)
 		case f.Multiline:
 			doc.reported.unanswered = true
 			s.bad("the response to %s spans several lines", f.About).hint(oneLineEach)
@@ -627,7 +630,7 @@ func (doc *doctor) laterStatus(s *doctorSection, f *probe.Failure) {
 	}
 	r := cause.Response{Status: f.Status, Host: doc.host(), Body: body, Later: true}
 	what := fmt.Sprintf("%s gets HTTP %d after the handshake", f.About, f.Status)
-	if body = clipLine(strings.TrimSpace(body), 120); body != "" {
+	if body = safe.Clip(strings.TrimSpace(body), 120); body != "" {
 		what += ": " + body
 	}
 	doc.explain(s, what, r.Find(), true)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/probe"
 )
 
@@ -20,11 +21,11 @@ func TestDoctorSlow(t *testing.T) {
 		result string
 		exit   int
 	}{
-		{"quick", []probe.Observation{seen(probe.Negotiated, time.Second)}, "healthy: no problems found\n", exitOK},
-		{"slow", []probe.Observation{seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found, but it is slow: it takes 14s to respond\n", exitOK},
-		{"slow only with concurrent processes", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found\n", exitOK},
-		{"the first process sends no response", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Negotiated, 14*time.Second), seen(probe.Negotiated, 12*time.Second)}, "it is slow: it takes 12s to respond\n", exitOK},
-		{"too slow", []probe.Observation{seen(probe.Negotiated, 2*time.Minute)}, "problems: it is slow: it takes 2m", exitFindings},
+		{"quick", []probe.Observation{seen(probe.Negotiated, time.Second)}, "healthy: no problems found\n", exit.OK},
+		{"slow", []probe.Observation{seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found, but it is slow: it takes 14s to respond\n", exit.OK},
+		{"slow only with concurrent processes", []probe.Observation{seen(probe.Refused, time.Second), seen(probe.Negotiated, 14*time.Second)}, "healthy: no problems found\n", exit.OK},
+		{"the first process sends no response", []probe.Observation{seen(probe.Silent, time.Second), seen(probe.Negotiated, 14*time.Second), seen(probe.Negotiated, 12*time.Second)}, "it is slow: it takes 12s to respond\n", exit.OK},
+		{"too slow", []probe.Observation{seen(probe.Negotiated, 2*time.Minute)}, "problems: it is slow: it takes 2m", exit.Findings},
 	} {
 		var out bytes.Buffer
 		r := &doctorReport{out: &out}

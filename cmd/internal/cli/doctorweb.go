@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/cause"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/text/lazyregexp"
@@ -51,7 +54,7 @@ func (doc *doctor) web(ctx context.Context) {
 		return
 	}
 	if !doc.network(ctx, u) {
-		doc.report.worse(exitUnreachable)
+		doc.report.worse(exit.Unreachable)
 		return
 	}
 	doc.endpoint(ctx, u)
@@ -76,7 +79,7 @@ func (doc *doctor) endpoint(ctx context.Context, u *url.URL) {
 			spoken = append(spoken, rev)
 			doc.timing(s, &r)
 			if kind := wireclient.MediaType(r.header); len(spoken) == 1 && kind != "application/json" && !isEventStream(r.header) {
-				s.bad("a message has the Content-Type %s: hosts read it only as application/json or text/event-stream", cmp.Or(clipLine(kind, 60), "of nothing: the header is missing")).
+				s.bad("a message has the Content-Type %s: hosts read it only as application/json or text/event-stream", cmp.Or(safe.Clip(kind, 60), "of nothing: the header is missing")).
 					hint("the server must send Content-Type: application/json with JSON")
 			}
 		}
@@ -133,7 +136,7 @@ func (doc *doctor) postHandshake(ctx context.Context, rev mcp.Revision, tweak fu
 func discoverRequest(rev mcp.Revision) []byte {
 	meta, err := json.Marshal(map[string]any{"_meta": map[string]any{
 		mcp.MetaProtocolVersion: rev.String(), mcp.MetaClientCapabilities: map[string]any{},
-		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": Version},
+		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": build.Version},
 	}})
 	if err != nil {
 		return nil // cannot fail
@@ -244,22 +247,22 @@ func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply)
 				if r.header.Get("Mcp-Session-Id") != "" {
 					session = ", with a session"
 				}
-				s.good("%s: negotiated, %s, %s%s, in %s", head, status, clipLine(r.header.Get("Content-Type"), 60), session, took)
+				s.good("%s: negotiated, %s, %s%s, in %s", head, status, safe.Clip(r.header.Get("Content-Type"), 60), session, took)
 				s.lacks(rev, r.message.Result)
 				return true
 			}
 		}
-		s.note("%s: responded with version %s, %s, in %s", head, clipLine(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " "), 60), status, took)
+		s.note("%s: responded with version %s, %s, in %s", head, safe.Clip(strings.Join(append(result.SupportedVersions, result.ProtocolVersion), " "), 60), status, took)
 	case r.message != nil && r.message.Kind == jsonrpc.KindError:
 		e := r.message.Err()
-		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), clipLine(e.Message, 100), took)
+		s.note("%s: %s, error %d %s, in %s", head, status, int(e.Code), safe.Clip(e.Message, 100), took)
 	case r.stream != "" && !errors.Is(r.err, context.DeadlineExceeded):
-		s.note("%s: %s, %s", head, status, clipLine(r.stream, 200))
+		s.note("%s: %s, %s", head, status, safe.Clip(r.stream, 200))
 	case r.err != nil:
 		s.note("%s: %s, and then %s", head, status, webFailure(r.err))
 	default:
 		kind := cmp.Or(r.header.Get("Content-Type"), "no content type")
-		s.note("%s: %s, %s, %d bytes that are not a message, in %s", head, status, clipLine(kind, 60), len(r.body), took)
+		s.note("%s: %s, %s, %d bytes that are not a message, in %s", head, status, safe.Clip(kind, 60), len(r.body), took)
 	}
 	return false
 }
@@ -271,7 +274,7 @@ func webFailure(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was closed before the response"
 	}
-	return clipLine(err.Error(), 200)
+	return safe.Clip(err.Error(), 200)
 }
 
 // timing reports slow responses and delayed event streams.
@@ -290,7 +293,7 @@ func (doc *doctor) timing(s *doctorSection, r *webReply) {
 
 // noWeb reports why no handshake succeeded.
 func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
-	doc.report.worse(exitUnreachable)
+	doc.report.worse(exit.Unreachable)
 	kind, _, _ := strings.Cut(strings.ToLower(r.header.Get("Content-Type")), ";")
 	c := r.cause(u)
 	switch {
@@ -312,15 +315,15 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 			r.stream = "no response in the event stream within " + shortTime(doc.connect)
 			doc.report.noAnswer = true
 		}
-		l := s.bad("%s", clipLine(r.stream, 200)).hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
+		l := s.bad("%s", safe.Clip(r.stream, 200)).hint("send each message as an event: a line data: MESSAGE, and an empty line; or as application/json")
 		if doc.report.noAnswer && !r.events {
 			l.hint("the stream opens, and no event comes: mcpwire does not know why. See the server's log for what it waits for")
 		}
 	case c.Known:
 		if r.status == http.StatusProxyAuthRequired {
-			doc.report.worse(exitAuth)
+			doc.report.worse(exit.Auth)
 		}
-		what := clipLine(c.What, 240)
+		what := safe.Clip(c.What, 240)
 		if status := fmt.Sprintf("HTTP %d", r.status); !strings.Contains(what, status) {
 			what = status + ": " + what
 		}
@@ -328,12 +331,12 @@ func (doc *doctor) noWeb(ctx context.Context, s *doctorSection, r *webReply, u *
 			what += ": it says: " + text
 		}
 		if who := r.response(u).Who(); !c.Specific && who.Known {
-			what += ": " + clipLine(who.What, 200)
+			what += ": " + safe.Clip(who.What, 200)
 		}
-		s.bad("%s", what).detail(bodyLines(r)...).hint("%s", safeLine(c.Fix))
+		s.bad("%s", what).detail(bodyLines(r)...).hint("%s", safe.Line(c.Fix))
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 	case r.message != nil && r.message.Kind == jsonrpc.KindError:
-		s.bad("HTTP %d, it refuses the handshake with error %d %s", r.status, int(r.message.Err().Code), clipLine(r.message.Err().Message, 200)).
+		s.bad("HTTP %d, it refuses the handshake with error %d %s", r.status, int(r.message.Err().Code), safe.Clip(r.message.Err().Message, 200)).
 			hint("mcpwire does not know the remedy: the error should give the cause")
 		doc.report.next(doc.mcpwire("send", "-v")...)
 	default:
@@ -371,7 +374,7 @@ func (r *webReply) said() string {
 	if plainStatus().MatchString(text) {
 		return ""
 	}
-	return clipLine(text, 300)
+	return safe.Clip(text, 300)
 }
 
 // messageIn returns the message in a JSON value that reports an error.
@@ -410,7 +413,7 @@ func bodyLines(r *webReply) []string {
 	var lines []string
 	for line := range strings.Lines(string(r.body[:min(len(r.body), 2000)])) {
 		if line = strings.TrimSpace(line); line != "" && len(lines) < 3 {
-			lines = append(lines, clipLine(line, 120))
+			lines = append(lines, safe.Clip(line, 120))
 		}
 	}
 	return lines
@@ -425,10 +428,10 @@ func (doc *doctor) redirected(s *doctorSection, r *webReply, u *url.URL) {
 	}
 	c := r.cause(u)
 	if c.Specific {
-		s.bad("%s", clipLine(c.What, 240)).hint("%s", safeLine(c.Fix))
+		s.bad("%s", safe.Clip(c.What, 240)).hint("%s", safe.Line(c.Fix))
 		return // a page for people
 	}
-	s.bad("HTTP %d: the server is at %s", r.status, safeURL(target.String())).hint("%s", safeLine(c.Fix))
+	s.bad("HTTP %d: the server is at %s", r.status, safeURL(target.String())).hint("%s", safe.Line(c.Fix))
 	if strings.EqualFold(target.Scheme, "http") || strings.EqualFold(target.Scheme, "https") {
 		doc.report.next(doc.elsewhereArgs(target.String(), "doctor")...)
 	}
@@ -439,17 +442,17 @@ var guesses = []string{"/mcp", "/sse", "/", "/api/mcp", "/mcp/", "/v1/mcp"}
 
 // elsewhere looks for the endpoint: as HTTP+SSE at the same URL, and at other paths.
 func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply, u *url.URL) {
-	what := fmt.Sprintf("HTTP %d: no MCP endpoint at %s", r.status, safeLine(u.Path))
+	what := fmt.Sprintf("HTTP %d: no MCP endpoint at %s", r.status, safe.Line(u.Path))
 	if r.status == http.StatusBadRequest {
 		what = "HTTP 400, and no revision could be negotiated"
 	}
 	page := strings.HasPrefix(strings.ToLower(r.header.Get("Content-Type")), "text/html")
 	if page {
-		what = fmt.Sprintf("HTTP %d with a web page: %s is for people", r.status, safeLine(u.Path))
+		what = fmt.Sprintf("HTTP %d with a web page: %s is for people", r.status, safe.Line(u.Path))
 	}
 	if doc.oldTransport(ctx, u.String()) {
 		s.good("this is an endpoint of HTTP+SSE, the transport of the first revision").hint("hosts that only know Streamable HTTP cannot use it")
-		doc.report.exit, doc.report.cause = exitOK, ""
+		doc.report.exit, doc.report.cause = exit.OK, ""
 		doc.oldHandshake(ctx, s, u)
 		return
 	}
@@ -479,12 +482,12 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 	}
 	who := r.response(u).Who()
 	if text := r.said(); r.message != nil && r.message.Kind == jsonrpc.KindError {
-		l.Text += fmt.Sprintf(": error %d %s", int(r.message.Err().Code), clipLine(r.message.Err().Message, 200))
+		l.Text += fmt.Sprintf(": error %d %s", int(r.message.Err().Code), safe.Clip(r.message.Err().Message, 200))
 	} else if text != "" {
 		l.Text += ": it says: " + text
 	}
 	if who.Known {
-		l.Text += ": " + clipLine(who.What, 200)
+		l.Text += ": " + safe.Clip(who.What, 200)
 	}
 	s.r.cause = l.Text
 	l.detail(bodyLines(r)...)
@@ -494,7 +497,7 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 		l.hint("tried %s too: see the server's documentation for its path", strings.Join(guesses, " "))
 	}
 	if who.Known {
-		l.Hint = safeLine(who.Fix) + "; " + l.Hint
+		l.Hint = safe.Line(who.Fix) + "; " + l.Hint
 	}
 	doc.report.nextOnce("with the right URL", plainArgs("mcpwire", "doctor", "URL")...)
 }
@@ -530,7 +533,7 @@ func (doc *doctor) oldHandshake(ctx context.Context, s *doctorSection, u *url.UR
 		doc.explain(s, fmt.Sprintf("the HTTP+SSE stream opens, and messages to the server get HTTP %d", status.StatusCode), c, true)
 		doc.report.next(doc.mcpwire("info", "--transport", "sse")...)
 	case ctx.Err() == nil:
-		s.bad("the HTTP+SSE stream opens, and the handshake fails: %s", clipLine(innermost(err).Error(), 200)).hint("see the server's log")
+		s.bad("the HTTP+SSE stream opens, and the handshake fails: %s", safe.Clip(innermost(err).Error(), 200)).hint("see the server's log")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -60,26 +61,26 @@ func TestDoctorWeb(t *testing.T) {
 		status  int
 		want    []string // in what is printed
 	}{
-		{"well", good, false, []string{"URL"}, exitOK, []string{
+		{"well", good, false, []string{"URL"}, exit.OK, []string{
 			"✓ connected to 127.0.0.1", "POST server/discover: negotiated, HTTP 200", "with a session", "accepted: URL", "✓ pages of other sites are rejected: HTTP 403", "✓ no findings", "Result: healthy",
 		}},
-		{"any origin", dropOrigin(good), false, []string{"--quick", "URL"}, exitFindings, []string{"✗ pages of any site are accepted", "Result: problems"}},
-		{"elsewhere", mux("/mcp", good), false, []string{"URL/api"}, exitUnreachable, []string{"HTTP 404: no MCP endpoint at /api", "→ an endpoint is at URL/mcp", "next: mcpwire doctor URL/mcp"}},
-		{"nowhere", http.NotFoundHandler(), false, []string{"URL/api"}, exitUnreachable, []string{"│ 404 page not found", "tried /mcp /sse"}},
-		{"HTTP+SSE", good.SSE("/messages"), false, []string{"URL/sse"}, exitOK, []string{"an endpoint of HTTP+SSE", "initialize: negotiated", "next: mcpwire info --transport sse URL/sse"}},
-		{"page", constant(200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<!doctype html>\x1b[31m"), false, []string{"URL/"}, exitUnreachable, []string{"HTTP 200 with a web page", `│ <!doctype html>\x1b[31m`}},
-		{"moved", constant(301, map[string]string{"Location": "/new"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"HTTP 301: the server is at URL/new", "do not follow redirects of a POST", "next: mcpwire doctor URL/new"}},
-		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"a login page for people: /login?next=/mcp"}},
-		{"gateway", constant(502, nil, "bad gateway"), false, []string{"URL/mcp"}, exitUnreachable, []string{"✗ the proxy in front of the server responds, and the server behind it does not: HTTP 502", "│ bad gateway"}},
-		{"not acceptable", constant(406, nil, ""), false, []string{"URL/mcp"}, exitUnreachable, []string{"does not accept the format of the response: HTTP 406"}},
-		{"forbidden", constant(403, nil, "no"), false, []string{"URL/mcp"}, exitAuth, []string{"HTTP 403: the server does not allow it", "│ no"}},
-		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exitUnreachable, []string{"HTTP 403 to requests without Origin", "the server must accept requests without one"}},
-		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exitUnreachable, []string{"responded with version 1.0"}},
-		{"certificate", good, true, []string{"URL"}, exitUnreachable, []string{"✗ the certificate is ", "NODE_EXTRA_CA_CERTS", "next, with the certificate in FILE: mcpwire doctor --cacert FILE URL"}},
-		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exitOK, []string{"✓ TLS 1.3", "negotiated", "Result: healthy"}},
-		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exitAuth, []string{"rejects the given token", "error=invalid_token", "Result: authorization_required: the server rejects the token"}},
-		{"a password", constant(401, map[string]string{"WWW-Authenticate": `Basic realm="x"`}, ""), false, []string{"URL"}, exitAuth, []string{"(Basic authentication)", "Authorization: Basic"}},
-		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exitAuth, []string{"no WWW-Authenticate", "the resource metadata is missing"}},
+		{"any origin", dropOrigin(good), false, []string{"--quick", "URL"}, exit.Findings, []string{"✗ pages of any site are accepted", "Result: problems"}},
+		{"elsewhere", mux("/mcp", good), false, []string{"URL/api"}, exit.Unreachable, []string{"HTTP 404: no MCP endpoint at /api", "→ an endpoint is at URL/mcp", "next: mcpwire doctor URL/mcp"}},
+		{"nowhere", http.NotFoundHandler(), false, []string{"URL/api"}, exit.Unreachable, []string{"│ 404 page not found", "tried /mcp /sse"}},
+		{"HTTP+SSE", good.SSE("/messages"), false, []string{"URL/sse"}, exit.OK, []string{"an endpoint of HTTP+SSE", "initialize: negotiated", "next: mcpwire info --transport sse URL/sse"}},
+		{"page", constant(200, map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<!doctype html>\x1b[31m"), false, []string{"URL/"}, exit.Unreachable, []string{"HTTP 200 with a web page", `│ <!doctype html>\x1b[31m`}},
+		{"moved", constant(301, map[string]string{"Location": "/new"}, ""), false, []string{"URL/mcp"}, exit.Unreachable, []string{"HTTP 301: the server is at URL/new", "do not follow redirects of a POST", "next: mcpwire doctor URL/new"}},
+		{"login page", constant(302, map[string]string{"Location": "/login?next=/mcp"}, ""), false, []string{"URL/mcp"}, exit.Unreachable, []string{"a login page for people: /login?next=/mcp"}},
+		{"gateway", constant(502, nil, "bad gateway"), false, []string{"URL/mcp"}, exit.Unreachable, []string{"✗ the proxy in front of the server responds, and the server behind it does not: HTTP 502", "│ bad gateway"}},
+		{"not acceptable", constant(406, nil, ""), false, []string{"URL/mcp"}, exit.Unreachable, []string{"does not accept the format of the response: HTTP 406"}},
+		{"forbidden", constant(403, nil, "no"), false, []string{"URL/mcp"}, exit.Auth, []string{"HTTP 403: the server does not allow it", "│ no"}},
+		{"wants an origin", wantsOrigin(good), false, []string{"URL"}, exit.Unreachable, []string{"HTTP 403 to requests without Origin", "the server must accept requests without one"}},
+		{"another version", constant(200, map[string]string{"Content-Type": "application/json"}, `{"jsonrpc":"2.0","id":"mcpwire-init","result":{"protocolVersion":"1.0"}}`), false, []string{"URL"}, exit.Unreachable, []string{"responded with version 1.0"}},
+		{"certificate", good, true, []string{"URL"}, exit.Unreachable, []string{"✗ the certificate is ", "NODE_EXTRA_CA_CERTS", "next, with the certificate in FILE: mcpwire doctor --cacert FILE URL"}},
+		{"certificate, trusted by all", good, true, []string{"--quick", "--insecure", "URL"}, exit.OK, []string{"✓ TLS 1.3", "negotiated", "Result: healthy"}},
+		{"token refused", constant(401, map[string]string{"WWW-Authenticate": `Bearer error="invalid_token"`}, ""), false, []string{"--header", "Authorization: Bearer secret-token-1", "URL"}, exit.Auth, []string{"rejects the given token", "error=invalid_token", "Result: authorization_required: the server rejects the token"}},
+		{"a password", constant(401, map[string]string{"WWW-Authenticate": `Basic realm="x"`}, ""), false, []string{"URL"}, exit.Auth, []string{"(Basic authentication)", "Authorization: Basic"}},
+		{"no challenge", constant(401, nil, ""), false, []string{"URL"}, exit.Auth, []string{"no WWW-Authenticate", "the resource metadata is missing"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := httptest.NewUnstartedServer(tt.handler)
@@ -167,8 +168,8 @@ func TestDoctorAuthorization(t *testing.T) {
 			}))
 			defer srv.Close()
 			status, out := runDoctorOn(t, srv, "URL/mcp")
-			if status != exitAuth {
-				t.Errorf("exit status %d, want %d", status, exitAuth)
+			if status != exit.Auth {
+				t.Errorf("exit status %d, want %d", status, exit.Auth)
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(out, want) {
@@ -183,7 +184,7 @@ func TestDoctorAuthorization(t *testing.T) {
 // protocol.
 func TestDoctorNetwork(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
-	if status, out := runDoctorOn(t, srv, strings.Replace(srv.URL, "http://", "https://", 1)); status != exitUnreachable || !strings.Contains(out, "does not speak TLS") {
+	if status, out := runDoctorOn(t, srv, strings.Replace(srv.URL, "http://", "https://", 1)); status != exit.Unreachable || !strings.Contains(out, "does not speak TLS") {
 		t.Errorf("status %d, printed:\n%s", status, out)
 	}
 	srv.Close()
@@ -195,7 +196,7 @@ func TestDoctorNetwork(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v in:\n%s", err, out)
 	}
-	if status != exitUnreachable || report.Status != "unreachable" || !strings.Contains(report.Verdict, "no connection to port") || len(report.Sections) != 1 || report.Next == "" {
+	if status != exit.Unreachable || report.Status != "unreachable" || !strings.Contains(report.Verdict, "no connection to port") || len(report.Sections) != 1 || report.Next == "" {
 		t.Errorf("status %d, report %+v", status, report)
 	}
 }

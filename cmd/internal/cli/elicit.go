@@ -12,6 +12,9 @@ import (
 	"sync"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/smallfile"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 	"mcpwire/schema"
@@ -25,7 +28,7 @@ func (d *dialer) answers() error {
 	switch way := f.elicit; {
 	case way == "ask" || way == "" && d.canAsk():
 		if !d.canAsk() {
-			return usagef("--elicit ask needs a terminal: give --elicit @FILE with the responses, or --elicit decline")
+			return exit.Usagef("--elicit ask needs a terminal: give --elicit @FILE with the responses, or --elicit decline")
 		}
 		o.Input.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			d.notes.clear()
@@ -33,13 +36,13 @@ func (d *dialer) answers() error {
 		}
 	case way == "" || way == "decline":
 		o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-			d.notes.linef("declined the server's elicitation: %s", clipLine(p.Message, 500))
+			d.notes.linef("declined the server's elicitation: %s", safe.Clip(p.Message, 500))
 			return &mcp.ElicitResult{Action: mcp.ElicitActionDecline}, nil
 		}
 	case strings.HasPrefix(way, "@"):
 		prepared, err := readAnswers(way[1:])
 		if err != nil {
-			return usagef("--elicit: %w", err)
+			return exit.Usagef("--elicit: %w", err)
 		}
 		o.Input.Elicit = func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			r, err := prepared.elicit(p)
@@ -49,12 +52,12 @@ func (d *dialer) answers() error {
 				problem = checkContent(r, p)
 			}
 			if problem != nil {
-				d.notes.warnf("%s: %v", safeLine(way[1:]), problem)
+				d.notes.warnf("%s: %v", safe.Line(way[1:]), problem)
 			}
 			return r, err
 		}
 	default:
-		return usagef("--elicit %s: want ask, decline or @FILE", safeLine(way))
+		return exit.Usagef("--elicit %s: want ask, decline or @FILE", safe.Line(way))
 	}
 	if err := d.sampling(); err != nil {
 		return err
@@ -79,13 +82,13 @@ func (d *dialer) sampling() error {
 	case strings.HasPrefix(way, "@"):
 		list, err := readList(way[1:])
 		if err != nil {
-			return usagef("--sampling: %w", err)
+			return exit.Usagef("--sampling: %w", err)
 		}
 		results := make([]*mcp.CreateMessageResult, len(list.items))
 		for i, text := range list.items {
 			results[i] = new(mcp.CreateMessageResult)
 			if err := results[i].UnmarshalJSON(text); err != nil {
-				return usagef("--sampling: %s: not a CreateMessageResult: %w", safeLine(way[1:]), err)
+				return exit.Usagef("--sampling: %s: not a CreateMessageResult: %w", safe.Line(way[1:]), err)
 			}
 		}
 		var mu sync.Mutex
@@ -93,7 +96,7 @@ func (d *dialer) sampling() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(results) == 0 {
-				return nil, fmt.Errorf("%s has no more responses", safeLine(way[1:]))
+				return nil, fmt.Errorf("%s has no more responses", safe.Line(way[1:]))
 			}
 			r := results[0]
 			if len(results) > 1 || list.many {
@@ -102,7 +105,7 @@ func (d *dialer) sampling() error {
 			return r, nil
 		}
 	default:
-		return usagef("--sampling %s: want decline or @FILE", safeLine(way))
+		return exit.Usagef("--sampling %s: want decline or @FILE", safe.Line(way))
 	}
 	return nil
 }
@@ -116,7 +119,7 @@ func (d *dialer) folders() error {
 			return err
 		}
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
-			return usagef("--root %s: no such folder", safeLine(name))
+			return exit.Usagef("--root %s: no such folder", safe.Line(name))
 		}
 		slashed := filepath.ToSlash(path)
 		if !strings.HasPrefix(slashed, "/") {
@@ -137,13 +140,13 @@ type jsonList struct {
 }
 
 func readList(file string) (jsonList, error) {
-	text, err := readSmall(file)
+	text, err := smallfile.Read(file)
 	if err != nil {
 		return jsonList{}, err
 	}
 	text = []byte(strings.TrimSpace(string(text)))
 	if err := jsonwire.Valid(text, 0); err != nil {
-		return jsonList{}, fmt.Errorf("%s: not JSON: %w", safeLine(file), err)
+		return jsonList{}, fmt.Errorf("%s: not JSON: %w", safe.Line(file), err)
 	}
 	list := jsonList{items: []json.RawMessage{text}}
 	if text[0] == '[' {
@@ -155,7 +158,7 @@ func readList(file string) (jsonList, error) {
 	}
 	for _, item := range list.items {
 		if item[0] != '{' {
-			return list, fmt.Errorf("%s: want an object, or an array of objects", safeLine(file))
+			return list, fmt.Errorf("%s: want an object, or an array of objects", safe.Line(file))
 		}
 	}
 	return list, nil
@@ -217,7 +220,7 @@ func checkContent(r *mcp.ElicitResult, p *mcp.ElicitRequestParams) error {
 		e.Root = "the answer"
 	}
 	if err != nil {
-		return errors.New(clipLine(err.Error(), 500))
+		return errors.New(safe.Clip(err.Error(), 500))
 	}
 	return nil
 }

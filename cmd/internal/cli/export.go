@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/view/export"
 )
@@ -98,15 +100,15 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	parsed, err := parseFilter("export", f.filter)
 	switch {
 	case f.to == "":
-		return usagef("export: --to is required: %s", strings.Join(formatNames(), ", "))
+		return exit.Usagef("export: --to is required: %s", strings.Join(formatNames(), ", "))
 	case write == nil && f.to != "html" && f.to != "call":
-		return usagef("export: unknown format %q: want one of %s", f.to, strings.Join(formatNames(), ", "))
+		return exit.Usagef("export: unknown format %q: want one of %s", f.to, strings.Join(formatNames(), ", "))
 	case f.redact != "default" && f.redact != "off":
-		return usagef("export: invalid value %q for flag --redact: want default or off", f.redact)
+		return exit.Usagef("export: invalid value %q for flag --redact: want default or off", f.redact)
 	case err != nil:
 		return err
 	case f.to == "pcapng" && f.output == "" && writerIsTerminal(e.stdout):
-		return usagef("export: pcapng is binary: name a file with -o, or pipe the output")
+		return exit.Usagef("export: pcapng is binary: name a file with -o, or pipe the output")
 	}
 	paths, err := captureArgs(e, "export", args)
 	if err != nil {
@@ -115,11 +117,11 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 	s := captureSource{e, paths, f.side.side}
 	switch {
 	case f.to == "html" && f.redact == "off":
-		return usagef("export: --redact off cannot be combined with --to html, because pages are for sharing")
+		return exit.Usagef("export: --redact off cannot be combined with --to html, because pages are for sharing")
 	case f.to == "html" && s.side != "":
-		return usagef("export: --to html exports both sides of a bridge's capture; -f side:%s selects one", s.side)
+		return exit.Usagef("export: --to html exports both sides of a bridge's capture; -f side:%s selects one", s.side)
 	case f.to == "html" && s.stdin():
-		return usagef("export: --to html needs files")
+		return exit.Usagef("export: --to html needs files")
 	case f.to == "html":
 		return exportTo(e, f, func(w io.Writer) error { return exportHTML(ctx, w, paths, parsed) })
 	case f.to == "call":
@@ -130,16 +132,16 @@ func runExport(ctx context.Context, e *env, f *exportFlags, args []string) error
 		}
 		return exportTo(e, f, func(w io.Writer) error { return exportCall(ctx, w, events, parsed, s.side) })
 	case parsed != nil && s.stdin():
-		return usagef("export: a filter reads the input twice, and standard input can only be read once: give a file")
+		return exit.Usagef("export: a filter reads the input twice, and standard input can only be read once: give a file")
 	}
 	events, err := exported(ctx, s, parsed, f.redact == "default")
 	if err != nil {
 		return err
 	}
 	return exportTo(e, f, func(w io.Writer) error {
-		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: Version})
+		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: build.Version})
 		if errors.Is(err, export.ErrNoHTTP) {
-			return fail(exitUnexpected, "no_http", "--to call writes the requests as mcpwire commands; --to pcapng, otlp and text can represent stdio traffic", err)
+			return exit.Fail(exit.Unexpected, "no_http", "--to call writes the requests as mcpwire commands; --to pcapng, otlp and text can represent stdio traffic", err)
 		}
 		if err == nil && left.Events > 0 {
 			fmt.Fprintf(e.stderr, "%d events cannot be represented in %s, and are omitted\n", left.Events, f.to)
@@ -158,7 +160,7 @@ func exportTo(e *env, f *exportFlags, write func(w io.Writer) error) error {
 	}
 	file, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
+		return exit.Fail(exit.Unexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 	}
 	err = write(file)
 	if cerr := file.Close(); err == nil {
@@ -177,7 +179,7 @@ func exported(ctx context.Context, s captureSource, f *filter.Filter, redact boo
 		return nil, err
 	}
 	if !p.all && p.count == 0 {
-		return nil, fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches nothing in the capture"))
+		return nil, exit.Fail(exit.Unexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches nothing in the capture"))
 	}
 	seqs := make([]iter.Seq2[*capture.Event, error], 0, len(s.paths))
 	// Read each capture by itself: events of merged captures do not name their source.

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/view/detail"
@@ -43,7 +44,7 @@ func exportCall(ctx context.Context, w io.Writer, events export.Events, f *filte
 		}
 	}
 	if x.count == 0 {
-		return fail(exitUnexpected, "nothing_chosen", "mcpwire show lists the requests", errors.New("no request of a client can be sent again"))
+		return exit.Fail(exit.Unexpected, "nothing_chosen", "mcpwire show lists the requests", errors.New("no request of a client can be sent again"))
 	}
 	return x.out.Flush()
 }

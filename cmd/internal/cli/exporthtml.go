@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/view/watch"
@@ -23,7 +25,7 @@ func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filt
 		cancel()
 		<-done
 	}()
-	server := web.New(hub, &web.Options{Tool: "mcpwire " + Version})
+	server := web.New(hub, &web.Options{Tool: "mcpwire " + build.Version})
 	defer server.Close()
 	if err := readWhole(ctx, hub); err != nil {
 		return err
@@ -39,7 +41,7 @@ func readWhole(ctx context.Context, hub *watch.Hub) error {
 		whole := hub.Loaded()
 		for _, s := range hub.Sources() {
 			if s.Err != "" {
-				return fail(exitUnexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
+				return exit.Fail(exit.Unexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
 			}
 			whole = whole && (s.State == watch.Complete || s.State == watch.Truncated || s.Size > 0 && s.Read >= s.Size)
 		}

@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/cause"
 	"mcpwire/internal/proc/batchfile"
 	"mcpwire/internal/text/clip"
@@ -31,28 +33,28 @@ import (
 // failure converts an error of a client to a *failure with an exit status, a code for scripts and a
 // hint.
 func (d *dialer) failure(err error) error {
-	var ready *failure
+	var ready *exit.Failure
 	if err == nil || errors.As(err, &ready) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	f := d.classify(err)
-	if f.url == "" && !d.target.isStdio() {
-		f.url = safeURL(d.target.url)
+	if f.URL == "" && !d.target.isStdio() {
+		f.URL = safeURL(d.target.url)
 	}
 	return f
 }
 
 // classify converts other errors than *failure. The order matters: later cases may be consequences
 // of earlier ones.
-func (d *dialer) classify(err error) *failure {
+func (d *dialer) classify(err error) *exit.Failure {
 	if f := d.denied(err); f != nil {
 		return f
 	}
 	if e, ok := errors.AsType[*client.IncompatibleError](err); ok {
-		return &failure{status: exitUnreachable, code: "no_common_revision", hint: "--protocol auto allows all revisions; mcpwire info --probe shows which revisions the server speaks", err: e}
+		return &exit.Failure{Status: exit.Unreachable, Code: "no_common_revision", Hint: "--protocol auto allows all revisions; mcpwire info --probe shows which revisions the server speaks", Err: e}
 	}
 	if e, ok := errors.AsType[*client.InputError](err); ok {
-		return &failure{status: exitAnswer, code: "input_refused", hint: "--elicit and --sampling set how to respond to the server", err: e}
+		return &exit.Failure{Status: exit.Answer, Code: "input_refused", Hint: "--elicit and --sampling set how to respond to the server", Err: e}
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return rpcFailure(e, d.trace.askedFor(e))
@@ -62,63 +64,63 @@ func (d *dialer) classify(err error) *failure {
 		// The arguments may contain secrets.
 		short.Name = d.target.name
 		err := d.withStray(exitText(&short))
-		return &failure{status: exitUnreachable, code: "server_exited", hint: d.causeHint(cause.Ended, strings.Split(e.Stderr, "\n"), "mcpwire doctor looks for the cause"), err: err}
+		return &exit.Failure{Status: exit.Unreachable, Code: "server_exited", Hint: d.causeHint(cause.Ended, strings.Split(e.Stderr, "\n"), "mcpwire doctor looks for the cause"), Err: err}
 	}
 	if f := unreachable(err); f != nil {
 		if status, ok := errors.AsType[*streamable.StatusError](err); ok {
-			f.hint = hintOf(d.statusCause(err, status))
+			f.Hint = hintOf(d.statusCause(err, status))
 		}
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &failure{status: exitUnreachable, code: "timeout", hint: d.lateHint(), err: d.withTail(lateText(err))}
+		return &exit.Failure{Status: exit.Unreachable, Code: "timeout", Hint: d.lateHint(), Err: d.withTail(lateText(err))}
 	}
 	if e, ok := errors.AsType[*client.ProtocolError](err); ok {
-		return &failure{status: exitUnreachable, code: "protocol_error", hint: "mcpwire check finds what is wrong with the server", err: d.withTail(e)}
+		return &exit.Failure{Status: exit.Unreachable, Code: "protocol_error", Hint: "mcpwire check finds what is wrong with the server", Err: d.withTail(e)}
 	}
 	if _, ok := errors.AsType[*jsonrpc.TooLargeError](err); ok {
-		return &failure{status: exitUnreachable, code: "answer_too_large", err: d.withTail(err)}
+		return &exit.Failure{Status: exit.Unreachable, Code: "answer_too_large", Err: d.withTail(err)}
 	}
 	if errors.Is(err, jsonrpc.ErrMalformed) {
-		return &failure{status: exitUnreachable, code: "protocol_error", hint: "the server's response is not MCP: check the URL of its endpoint", err: d.withTail(err)}
+		return &exit.Failure{Status: exit.Unreachable, Code: "protocol_error", Hint: "the server's response is not MCP: check the URL of its endpoint", Err: d.withTail(err)}
 	}
 	if errors.Is(err, jsonrpc.ErrClosed) {
-		return &failure{status: exitUnreachable, code: "connection_lost", err: d.withTail(err)}
+		return &exit.Failure{Status: exit.Unreachable, Code: "connection_lost", Err: d.withTail(err)}
 	}
-	return &failure{status: exitUnreachable, code: "unreachable", err: d.withTail(err)}
+	return &exit.Failure{Status: exit.Unreachable, Code: "unreachable", Err: d.withTail(err)}
 }
 
 // denied returns the failure if a server or a proxy requires authorization. It returns nil for
 // other errors.
-func (d *dialer) denied(err error) *failure {
-	f := &failure{status: exitAuth, code: "auth_required", err: err}
+func (d *dialer) denied(err error) *exit.Failure {
+	f := &exit.Failure{Status: exit.Auth, Code: "auth_required", Err: err}
 	login, isLogin := errors.AsType[*oauth.AuthorizationError](err)
 	status, isStatus := errors.AsType[*streamable.StatusError](err)
 	switch {
 	case isLogin:
-		f.err, f.hint = login, loginHint(login)
+		f.Err, f.Hint = login, loginHint(login)
 		if d.http != nil {
-			f.httpStatus = int(d.http.refused.Load())
+			f.HTTPStatus = int(d.http.refused.Load())
 		}
 	case errors.Is(err, oauth.ErrNotReplayable):
-		f.hint = "try again: the token is now available"
+		f.Hint = "try again: the token is now available"
 	case isStatus && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden || status.StatusCode == http.StatusProxyAuthRequired):
-		f.err, f.httpStatus = status, status.StatusCode
-		f.hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+		f.Err, f.HTTPStatus = status, status.StatusCode
+		f.Hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
 		if d.target.header.Get("Authorization") != "" {
-			f.hint = "the server rejects the given token"
+			f.Hint = "the server rejects the given token"
 		}
 		switch {
 		case strings.HasPrefix(status.Text, "insufficient_scope"):
-			f.code, f.hint = "forbidden", "the token lacks a scope that this request needs: log in again, or give a token that has it"
+			f.Code, f.Hint = "forbidden", "the token lacks a scope that this request needs: log in again, or give a token that has it"
 		case status.StatusCode == http.StatusForbidden:
-			f.code, f.hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
+			f.Code, f.Hint = "forbidden", "the server does not allow this user, or this Host or Origin (see mcpwire doctor)"
 			if c := d.statusCause(err, status); c.Specific {
-				f.hint = hintOf(c)
+				f.Hint = hintOf(c)
 			}
 		}
 		if status.StatusCode == http.StatusProxyAuthRequired {
-			f.hint = "the proxy set in the environment requires a user name"
+			f.Hint = "the proxy set in the environment requires a user name"
 		}
 	default:
 		return nil
@@ -144,8 +146,8 @@ const batchHint = "start the program that the batch file starts, with its argume
 
 // unreachable returns the failure of a connection that could not be made. It returns nil for other
 // errors.
-func unreachable(err error) *failure {
-	f := &failure{status: exitUnreachable, code: "unreachable", err: err}
+func unreachable(err error) *exit.Failure {
+	f := &exit.Failure{Status: exit.Unreachable, Code: "unreachable", Err: err}
 	var dns *net.DNSError
 	var op *net.OpError
 	var verify *tls.CertificateVerificationError
@@ -156,21 +158,21 @@ func unreachable(err error) *failure {
 	status, isStatus := errors.AsType[*streamable.StatusError](err)
 	switch {
 	case isStatus:
-		f.code, f.httpStatus, f.err = "http_status", status.StatusCode, status
+		f.Code, f.HTTPStatus, f.Err = "http_status", status.StatusCode, status
 	case errors.Is(err, batchfile.ErrArguments):
-		f.code, f.hint = "cannot_start", batchHint
+		f.Code, f.Hint = "cannot_start", batchHint
 	case errors.As(err, &program):
-		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(program.Name), program.Err), startHint(err, "check that it is installed and in the PATH; mcpwire runs it without a shell (mcpwire doctor shows more)")
+		f.Code, f.Err, f.Hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safe.Line(program.Name), program.Err), startHint(err, "check that it is installed and in the PATH; mcpwire runs it without a shell (mcpwire doctor shows more)")
 	case errors.As(err, &path):
-		f.code, f.err, f.hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safeLine(path.Path), path.Err), startHint(err, "check that the file exists and is executable")
+		f.Code, f.Err, f.Hint = "cannot_start", fmt.Errorf("cannot start %s: %w", safe.Line(path.Path), path.Err), startHint(err, "check that the file exists and is executable")
 	case errors.As(err, &verify), errors.As(err, &unknown):
-		f.code, f.hint = "tls_failed", "--cacert names a certificate to trust, --insecure trusts anyone"
+		f.Code, f.Hint = "tls_failed", "--cacert names a certificate to trust, --insecure trusts anyone"
 	case errors.As(err, &record):
-		f.code, f.hint = "tls_failed", "the server does not speak TLS at this port: try http://"
+		f.Code, f.Hint = "tls_failed", "the server does not speak TLS at this port: try http://"
 	case errors.As(err, &dns):
-		f.err, f.hint = dns, "unknown host name"
+		f.Err, f.Hint = dns, "unknown host name"
 	case errors.As(err, &op) && op.Op == "dial":
-		f.err, f.hint = op, "check that the server runs, and at this address"
+		f.Err, f.Hint = op, "check that the server runs, and at this address"
 	default:
 		return nil
 	}
@@ -198,9 +200,9 @@ func (d *dialer) causeHint(state cause.State, lines []string, otherwise string) 
 
 func hintOf(c cause.Cause) string {
 	if !c.Known {
-		return clipLine(c.Fix, 400)
+		return safe.Clip(c.Fix, 400)
 	}
-	return clipLine(c.What+": "+c.Fix, 400)
+	return safe.Clip(c.What+": "+c.Fix, 400)
 }
 
 // statusCause returns the cause that an HTTP status and its body give.
@@ -222,15 +224,15 @@ func (d *dialer) statusCause(err error, e *streamable.StatusError) cause.Cause {
 
 // rpcFailure returns the failure for an error response to a request for method. method is empty if
 // unknown.
-func rpcFailure(e *jsonrpc.Error, method string) *failure {
+func rpcFailure(e *jsonrpc.Error, method string) *exit.Failure {
 	what := fmt.Sprintf("error %d: %s", int(e.Code), clip.Characters(e.Message, maxPeerText))
-	f := &failure{status: exitAnswer, code: "rpc_error", err: errors.New("the server responds with " + what)}
+	f := &exit.Failure{Status: exit.Answer, Code: "rpc_error", Err: errors.New("the server responds with " + what)}
 	if method != "" {
-		f.err = fmt.Errorf("the server responds to %s with %s", clipLine(method, 100), what)
+		f.Err = fmt.Errorf("the server responds to %s with %s", safe.Clip(method, 100), what)
 	}
-	f.rpc = &rpcLine{Code: int(e.Code), Message: clip.Characters(e.Message, maxPeerText)}
+	f.RPC = &exit.RPC{Code: int(e.Code), Message: clip.Characters(e.Message, maxPeerText)}
 	if len(e.Data) > 0 && len(e.Data) <= maxPeerData && json.Valid(e.Data) {
-		f.rpc.Data = bytes.Clone(e.Data)
+		f.RPC.Data = bytes.Clone(e.Data)
 	}
 	return f
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,11 +15,32 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proc/batchfile"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
 )
+
+// TestBatchHint shows that the error for arguments that cannot be passed to a batch file has a
+// hint.
+func TestBatchHint(t *testing.T) {
+	var line exit.ErrorLine
+	var stderr strings.Builder
+	f := unreachable(fmt.Errorf("dial: start: %w", batchfile.ErrArguments))
+	if f == nil || exit.Report(&stderr, exit.AsJSON, f, 0) != exit.Unreachable {
+		t.Fatalf("got %v", f)
+	}
+	if err := json.Unmarshal([]byte(stderr.String()), &line); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"cannot_start", batchHint}, []string{line.Error.Code, line.Error.Hint}); diff != "" {
+		t.Error(diff)
+	}
+}
 
 // TestHints shows that hints fit the failure, and lead nobody elsewhere.
 func TestHints(t *testing.T) {
@@ -49,9 +71,9 @@ func TestHints(t *testing.T) {
 	} {
 		d := &dialer{target: targetSpec{name: "x", url: "http://127.0.0.1:8000/mcp"}, http: new(httpSide), trace: newWireTrace(), tail: newTailWriter(nil)}
 		d.http.location.Store(&moved)
-		var f *failure
-		if !errors.As(d.failure(tt.err), &f) || !strings.Contains(f.hint, tt.want) || strings.Contains(f.hint, tt.not) {
-			t.Errorf("%s: got hint %q; want %q, and not %q", tt.name, f.hint, tt.want, tt.not)
+		var f *exit.Failure
+		if !errors.As(d.failure(tt.err), &f) || !strings.Contains(f.Hint, tt.want) || strings.Contains(f.Hint, tt.not) {
+			t.Errorf("%s: got hint %q; want %q, and not %q", tt.name, f.Hint, tt.want, tt.not)
 		}
 	}
 }
@@ -76,7 +98,7 @@ func TestRefusedSessions(t *testing.T) {
 	defer srv.Close()
 	var out, errs bytes.Buffer
 	status := Run(t.Context(), []string{"call", srv.URL, "echo"}, os.Stdin, &out, &errs)
-	if got := errs.String(); status != exitUnreachable || !strings.Contains(got, "error: HTTP status 404 Not Found") || !strings.Contains(got, "hint: the server does not know the session that it has just opened") {
+	if got := errs.String(); status != exit.Unreachable || !strings.Contains(got, "error: HTTP status 404 Not Found") || !strings.Contains(got, "hint: the server does not know the session that it has just opened") {
 		t.Errorf("status %d, %s: want the status and its cause", status, got)
 	}
 }

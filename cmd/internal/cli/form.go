@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -60,7 +61,7 @@ func newField(p property) field {
 	f := field{property: p}
 	if p.fallback != nil {
 		if problem := f.check(p.fallback); problem != "" {
-			f.badDefault = "its default " + clipLine(string(p.fallback), 100) + " is invalid: " + problem
+			f.badDefault = "its default " + safe.Clip(string(p.fallback), 100) + " is invalid: " + problem
 			f.fallback = nil
 		}
 	}
@@ -134,7 +135,7 @@ func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error)
 }
 
 func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error) {
-	head := fmt.Sprintf("\nThe server %s requests input: %s\n", clip.Characters(f.server, 40), clipText(f.params.Message, 4000))
+	head := fmt.Sprintf("\nThe server %s requests input: %s\n", clip.Characters(f.server, 40), safe.ClipText(f.params.Message, 4000))
 	if f.params.Mode == mcp.ElicitModeURL {
 		return nil, f.visit(ctx, head, ask)
 	}
@@ -153,7 +154,7 @@ func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error)
 			}
 		}
 		content := f.content()
-		prompt := head + "Send " + clipLine(string(content), 2000) + "? [Y]es, [e]dit, [d]ecline, [c]ancel: "
+		prompt := head + "Send " + safe.Clip(string(content), 2000) + "? [Y]es, [e]dit, [d]ecline, [c]ancel: "
 		head = ""
 		line, err := ask(ctx, prompt)
 		if err != nil {
@@ -177,7 +178,7 @@ func (f *form) visit(ctx context.Context, head string, ask askFunc) error {
 	if u, err := url.Parse(f.params.URL); err == nil {
 		host = u.Hostname()
 	}
-	prompt := head + "It wants you to open a web page of " + safeLine(host) + ":\n  " + safeLine(f.params.URL) + "\n"
+	prompt := head + "It wants you to open a web page of " + safe.Line(host) + ":\n  " + safe.Line(f.params.URL) + "\n"
 	if strings.Contains(host, "xn--") {
 		prompt += "Careful: the host name contains letters that may only look like familiar ones.\n"
 	}
@@ -242,7 +243,7 @@ func (f *field) fill(ctx context.Context, head string, ask askFunc) error {
 			f.answer = value
 			return nil
 		}
-		prompt = "  " + problem + "\n  " + safeLine(f.name) + ": "
+		prompt = "  " + problem + "\n  " + safe.Line(f.name) + ": "
 	}
 }
 
@@ -256,7 +257,7 @@ func (f *field) skip() bool {
 
 func (f *field) prompt() string {
 	var b strings.Builder
-	kind := safeLine(f.kind)
+	kind := safe.Line(f.kind)
 	switch {
 	case f.several:
 		kind = "any of these, separated by commas"
@@ -265,33 +266,33 @@ func (f *field) prompt() string {
 	case f.kind == "boolean":
 		kind = "yes or no"
 	}
-	b.WriteString("  " + safeLine(f.name) + " (" + kind)
+	b.WriteString("  " + safe.Line(f.name) + " (" + kind)
 	if f.required {
 		b.WriteString(", required")
 	}
 	b.WriteString(")")
 	if f.title != "" && f.title != f.name {
-		b.WriteString(" — " + clipLine(f.title, 200))
+		b.WriteString(" — " + safe.Clip(f.title, 200))
 	}
 	if f.description != "" {
-		b.WriteString(" — " + clipLine(f.description, 1000))
+		b.WriteString(" — " + safe.Clip(f.description, 1000))
 	}
 	b.WriteByte('\n')
 	for i, o := range f.options {
-		b.WriteString("    " + strconv.Itoa(i+1) + ". " + clipLine(o.label, 200))
+		b.WriteString("    " + strconv.Itoa(i+1) + ". " + safe.Clip(o.label, 200))
 		if plain := plainText(o.value); plain != o.label {
-			b.WriteString(" (" + clipLine(plain, 100) + ")")
+			b.WriteString(" (" + safe.Clip(plain, 100) + ")")
 		}
 		b.WriteByte('\n')
 	}
 	if f.badDefault != "" {
 		b.WriteString("    " + f.badDefault + "\n")
 	}
-	b.WriteString("  " + safeLine(f.name))
+	b.WriteString("  " + safe.Line(f.name))
 	if given := f.answer; given != nil {
-		b.WriteString(" [" + clipLine(plainText(given), 200) + "]")
+		b.WriteString(" [" + safe.Clip(plainText(given), 200) + "]")
 	} else if f.fallback != nil {
-		b.WriteString(" [" + clipLine(plainText(f.fallback), 200) + "]")
+		b.WriteString(" [" + safe.Clip(plainText(f.fallback), 200) + "]")
 	}
 	return b.String() + ": "
 }
@@ -364,7 +365,7 @@ func (f *field) check(value json.RawMessage) (problem string) {
 		e.Root = "the answer"
 	}
 	if err != nil {
-		return clipLine(err.Error(), 500)
+		return safe.Clip(err.Error(), 500)
 	}
 	return ""
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/gatewayd"
+	"mcpwire/cmd/internal/proxy/recording"
 	"mcpwire/stdio"
 )
 
@@ -63,7 +66,7 @@ func newGatewayCommand(e *env) *cobra.Command {
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !exists(args[0]) {
 				if hint := didYouMean(args[0], []string{"check", "import", "logins", "pins", "schema"}); hint != "" {
-					return usagef("gateway: no file or command %q%s", args[0], hint)
+					return exit.Usagef("gateway: no file or command %q%s", args[0], hint)
 				}
 			}
 			return oneFile(cmd, args)
@@ -102,15 +105,15 @@ func exists(path string) bool {
 func (f *gatewayFlags) check(set func(name string) bool) error {
 	switch {
 	case f.stdio && set("listen"):
-		return usagef("gateway: --stdio and --listen exclude each other")
+		return exit.Usagef("gateway: --stdio and --listen exclude each other")
 	case f.capture != "" && f.recordIt:
-		return usagef("gateway: --capture and --record exclude each other")
+		return exit.Usagef("gateway: --capture and --record exclude each other")
 	case f.capture == "-":
-		return usagef("gateway: --capture needs a file")
+		return exit.Usagef("gateway: --capture needs a file")
 	case f.noWatch && (f.capture != "" || f.recordIt):
-		return usagef("gateway: --no-watch is for a gateway without a capture")
+		return exit.Usagef("gateway: --no-watch is for a gateway without a capture")
 	case f.redact != "default" && f.redact != "off":
-		return usagef("gateway: invalid value %q for flag --redact: want default or off", f.redact)
+		return exit.Usagef("gateway: invalid value %q for flag --redact: want default or off", f.redact)
 	}
 	if f.stdio {
 		f.listen = "stdio"
@@ -125,8 +128,8 @@ func runGateway(ctx context.Context, e *env, f *gatewayFlags, path string) error
 	}
 	handler := stdio.NewLogHandler(e.stderr, &stdio.LogOptions{Level: level, JSON: f.json})
 	defer handler.Close()
-	return serveGateway(ctx, path, &gatewayOptions{
-		Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr, Listen: f.listen, Name: f.name, Capture: f.capture, Record: f.recordIt, NoWatch: f.noWatch, Redact: redaction(f.redact),
+	return gatewayd.Serve(ctx, path, &gatewayd.Options{
+		Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr, Listen: f.listen, Name: f.name, Capture: f.capture, Record: f.recordIt, NoWatch: f.noWatch, Redact: recording.Redaction(f.redact),
 		Logger: slog.New(handler),
 	})
 }

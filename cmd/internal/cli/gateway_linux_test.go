@@ -23,6 +23,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/gatewayd"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
@@ -136,9 +137,9 @@ func (g *gatewayRun) get(path string) []byte {
 }
 
 // status returns the state of reloads.
-func (g *gatewayRun) status() (s reloadStatus) {
+func (g *gatewayRun) status() (s gatewayd.ReloadStatus) {
 	g.t.Helper()
-	var page struct{ Status *reloadStatus }
+	var page struct{ Status *gatewayd.ReloadStatus }
 	page.Status = &s
 	if err := json.Unmarshal(g.get("/configz"), &page); err != nil {
 		g.t.Fatal(err)
@@ -178,8 +179,8 @@ func echoes(ctx context.Context, c *client.Client, upstream string) error {
 	return err
 }
 
-// checkKept checks that the processes of an upstream still live. The gateway may have started others
-// since then, such as one to read the lists for clients of the other era.
+// checkKept checks that the processes of an upstream still live. The gateway may have started
+// others since then, such as one to read the lists for clients of the other era.
 func (g *gatewayRun) checkKept(when, upstream string, before []string) {
 	g.t.Helper()
 	for _, pid := range before {

@@ -22,6 +22,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -157,7 +158,7 @@ audit: audit.ndjson
 	go func() { ended <- Run(ctx, []string{"gateway", path}, nil, new(bytes.Buffer), log) }()
 	defer func() {
 		stop()
-		if status := <-ended; status != exitOK {
+		if status := <-ended; status != exit.OK {
 			t.Errorf("exit status %d\n%s", status, log.text())
 		}
 	}()

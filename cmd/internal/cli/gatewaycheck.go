@@ -1,16 +1,15 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/gatewayd"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
-	"mcpwire/cmd/internal/proxy/gateway/policy"
+	"mcpwire/cmd/internal/text/safe"
 )
 
 func newGatewayCheckCommand(e *env) *cobra.Command {
@@ -30,7 +29,7 @@ Exit status: 0 valid, 6 errors, 1 the file cannot be read.`,
 		Args:              oneFile,
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, found, err := checkGateway(args[0])
+			c, found, err := gatewayd.Check(args[0])
 			if err != nil {
 				return err
 			}
@@ -40,93 +39,31 @@ Exit status: 0 valid, 6 errors, 1 the file cannot be read.`,
 			}
 			if len(found) == 0 {
 				for _, u := range c.Upstreams {
-					lines = append(lines, u.Name+": "+sharingOf(c, u))
+					lines = append(lines, u.Name+": "+gatewayd.Sharing(c, u))
 				}
 			}
 			for _, line := range lines {
-				if _, err := fmt.Fprintln(e.stdout, safeLine(line)); err != nil {
+				if _, err := fmt.Fprintln(e.stdout, safe.Line(line)); err != nil {
 					return err
 				}
 			}
 			if len(found) > 0 {
-				return &exitStatus{exitFindings}
+				return &exit.Status{Code: exit.Findings}
 			}
 			return nil
 		},
 	}
 }
 
-// sharingOf says which clients share the process, connection or session of an upstream.
-func sharingOf(c *gatewayconfig.Config, u *gatewayconfig.Upstream) string {
-	_, _, socket := gatewayconfig.SocketAddress(c.Listen.Address)
-	users := !socket && c.Auth != nil && len(c.Auth.Issuers) > 0
-	ofUser := u.Credentials != nil && (u.Credentials.Exchange != nil || u.Credentials.Login != nil)
-	switch {
-	case c.Listen.Address == "stdio":
-		return "used by the one client of the gateway"
-	case u.Isolation == gateway.IsolateNone.String() && !ofUser:
-		return "shared by all clients (isolation: shared)"
-	case u.Isolation != gateway.IsolateClients.String() && users:
-		return "shared by the clients of each user, and by no two users"
-	case u.Isolation != gateway.IsolateClients.String():
-		return "shared by all clients: without auth.issuers, the gateway cannot tell users apart"
-	}
-	const each = "each session of a legacy client has its own; modern clients have no sessions: "
-	switch {
-	case users:
-		return each + "those of one user share one"
-	case socket || c.Auth != nil:
-		return each + "they all share one, since the gateway cannot tell users apart"
-	}
-	return each + "those at one network address share one"
-}
-
-// checkGateway returns a configuration, and what is wrong with it, or with this machine for it.
-func checkGateway(path string) (c *gatewayconfig.Config, found gatewayconfig.Errors, err error) {
-	c, err = gatewayconfig.Load(path)
-	if errors.As(err, &found) || err != nil {
-		if found != nil {
-			err = nil
-		}
-		return c, found, err
-	}
-	if _, err := viewsOf(c); err != nil {
-		var one *gatewayconfig.Error
-		if !errors.As(err, &one) {
-			return nil, nil, err
-		}
-		found = append(found, one)
-	}
-	if found = append(found, c.Check()...); len(found) > 0 {
-		return c, found, nil
-	}
-	builder := &upstreamBuilder{conf: c, log: slog.New(slog.DiscardHandler), tokens: &policy.CallerTokens{}}
-	if c.HasLogins() {
-		logins, err := loginsOf(c, "127.0.0.1:1", "", true, builder.log)
-		if one, ok := errors.AsType[*gatewayconfig.Error](err); ok {
-			return c, append(found, one), nil
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		defer logins.close()
-		builder.logins = logins
-	}
-	if _, err := builder.build(); err != nil && !errors.As(err, &found) {
-		return nil, nil, err
-	}
-	return c, found, nil
-}
-
 // oneFile checks the arguments of a command that takes the configuration of a gateway.
 func oneFile(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return usageHintf("mcpwire gateway import writes one, and doc/gateway.md explains it", "%s: missing the configuration: give its file", strings.TrimPrefix(cmd.CommandPath(), "mcpwire "))
+		return exit.UsageHintf("mcpwire gateway import writes one, and doc/gateway.md explains it", "%s: missing the configuration: give its file", strings.TrimPrefix(cmd.CommandPath(), "mcpwire "))
 	case 1:
 		return nil
 	}
-	return usagef("%s: unexpected argument %q: it takes one file", strings.TrimPrefix(cmd.CommandPath(), "mcpwire "), args[1])
+	return exit.Usagef("%s: unexpected argument %q: it takes one file", strings.TrimPrefix(cmd.CommandPath(), "mcpwire "), args[1])
 }
 
 // completeConfiguration completes the names of files in YAML and JSON.

@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/text/lazyregexp"
 )
 
@@ -64,12 +66,12 @@ func runGatewayImport(e *env, only []string, trusted bool) error {
 	for _, f := range files {
 		for _, s := range f.Servers {
 			if err := im.add(s); err != nil {
-				fmt.Fprintf(e.stderr, "mcpwire: %s of %s is left out: %s\n", safeLine(s.Name), safeLine(tilde(here, s.File)), safeLine(err.Error()))
+				fmt.Fprintf(e.stderr, "mcpwire: %s of %s is left out: %s\n", safe.Line(s.Name), safe.Line(tilde(here, s.File)), safe.Line(err.Error()))
 			}
 		}
 	}
 	if len(im.upstreams) == 0 {
-		return fail(exitUnexpected, "no_servers", "mcpwire servers shows where it looks", errors.New("gateway import: no servers to import"))
+		return exit.Fail(exit.Unexpected, "no_servers", "mcpwire servers shows where it looks", errors.New("gateway import: no servers to import"))
 	}
 	text, err := (&gatewayconfig.Config{Listen: gatewayconfig.Listen{Address: gatewayconfig.DefaultAddress}, Upstreams: im.upstreams, ListWait: importedListWait}).Format(im.comments)
 	if err != nil {
@@ -137,7 +139,7 @@ func (im *hostImport) add(s hosts.Server) error {
 	}
 	im.byKey[key] = u
 	u.Name = im.name(s)
-	where := safeLine(tilde(im.here, s.File))
+	where := safe.Line(tilde(im.here, s.File))
 	if text := expanded.URL; text != "" && im.redactor.URL(text) != text {
 		u.URL = im.variable(u, "", "URL", text)
 		comments["url"] = "the URL in " + where
@@ -219,7 +221,7 @@ func (im *hostImport) addEnv(u *gatewayconfig.Upstream, s hosts.Server, comments
 			return err
 		}
 		for name, value := range expanded.Env {
-			values[name], from[name] = value, safeLine(tilde(im.here, expanded.EnvFile))
+			values[name], from[name] = value, safe.Line(tilde(im.here, expanded.EnvFile))
 		}
 	}
 	for name, value := range s.Env {

@@ -1,199 +1,16 @@
 package cli
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/url"
-	"path/filepath"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"mcpwire/cmd/internal/proxy/gateway"
-	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/gatewayd"
 	gatewaylogin "mcpwire/cmd/internal/proxy/gateway/login"
-	"mcpwire/cmd/internal/trace/captures"
-	"mcpwire/internal/base/seal"
-	"mcpwire/internal/net/httpserve"
-	"mcpwire/internal/net/loopback"
+	"mcpwire/cmd/internal/text/safe"
 )
-
-// gatewayLogins are the logins of the callers of a gateway.
-type gatewayLogins struct {
-	*gatewaylogin.Logins
-	// listener is where the pages are served. It is nil if they are at the address for clients.
-	listener net.Listener
-	// ring seals stored tokens. It is nil without keys.
-	ring *seal.Ring
-}
-
-// loginsOf returns the logins of a configuration whose pages are at an address if it has no URL for
-// them. authenticated says that callers have principals. folder is where tokens are stored, or "".
-func loginsOf(c *gatewayconfig.Config, address, folder string, authenticated bool, log *slog.Logger) (*gatewayLogins, error) {
-	o := &gatewaylogin.Options{URL: c.Login.URL, Folder: folder, Logger: log}
-	if o.URL == "" && c.Auth != nil && c.Auth.Resource != "" && authenticated {
-		if u, err := url.Parse(c.Auth.Resource); err == nil {
-			o.URL = u.Scheme + "://" + u.Host
-		}
-	}
-	if o.URL == "" {
-		o.URL = "http://" + address
-		if c.Listen.TLS != nil && c.Login.Address == "" {
-			o.URL = "https://" + address
-		}
-	}
-	if in := c.Login.Identity; in != nil && authenticated {
-		o.Identity = &gatewaylogin.Identity{Issuer: in.Issuer, ClientID: in.ID, Claim: in.Claim, Scopes: in.Scopes}
-		if !in.Secret.IsZero() {
-			secret, err := in.Secret.Resolve()
-			if err != nil {
-				return nil, c.Errorf("login.identity.secret", "login.identity.secret: %v", err)
-			}
-			o.Identity.ClientSecret = secret
-		}
-	}
-	l := &gatewayLogins{}
-	keys, err := c.Secrets()
-	if err != nil {
-		return nil, err
-	}
-	if keys != nil {
-		l.ring = &seal.Ring{}
-		if err := l.ring.Replace(keys...); err != nil {
-			return nil, c.Errorf("keys", "keys: %v", err)
-		}
-	}
-	o.Ring = l.ring
-	if l.Logins, err = gatewaylogin.New(o); err != nil {
-		return nil, c.Errorf("login", "%v", err)
-	}
-	return l, nil
-}
-
-// openLogins makes the logins of the gateway, and listens for browsers if that is not at the
-// address for clients.
-func (p *gatewayProcess) openLogins(c *gatewayconfig.Config) error {
-	_, _, socket := gatewayconfig.SocketAddress(p.address)
-	separate := c.Login.Address != "" || socket || p.address == "stdio"
-	address := p.address
-	var listener net.Listener
-	if !separate {
-		host, port, err := net.SplitHostPort(address)
-		if err != nil || port == "0" && c.Login.URL == "" {
-			separate = true // the address is not known yet
-		}
-		if host == "" || !loopback.IsHost(host) {
-			host = "127.0.0.1"
-		}
-		address = net.JoinHostPort(host, port)
-	}
-	if separate {
-		want := c.Login.Address
-		if want == "" {
-			want = "127.0.0.1:0"
-		}
-		if local := withHost(want); local != "" {
-			want = local
-		}
-		l, err := net.Listen("tcp", want)
-		if err != nil {
-			return fail(exitUnexpected, "listen", "another program may be listening there", c.Errorf("login.address", "login.address: %v", err))
-		}
-		listener, address = l, l.Addr().String()
-	}
-	folder, err := loginFolderOf(c, p.path)
-	if err == nil {
-		p.logins, err = loginsOf(c, address, folder, p.remote && !socket, p.log)
-	}
-	if err != nil {
-		if listener != nil {
-			listener.Close()
-		}
-		return err
-	}
-	p.logins.listener = listener
-	p.logins.Notify(func(r *gateway.CallRecord) {
-		if c := p.now(); c != nil && c.policy.audit != nil {
-			c.policy.audit.Record(r)
-		}
-	}, func(upstream string, at time.Time, of func(context.Context) bool) {
-		if p.gateway != nil {
-			p.gateway.LoginChanged(upstream, at, of)
-		}
-	})
-	return nil
-}
-
-// serveLogins serves the pages at their own address, if they have one, until ctx ends.
-func (p *gatewayProcess) serveLogins(ctx context.Context, background *sync.WaitGroup) {
-	if p.logins == nil || p.logins.listener == nil {
-		return
-	}
-	p.log.Info("login pages", "address", p.logins.listener.Addr())
-	background.Go(func() {
-		o := &httpserve.Options{AllowRemote: p.now().Login.Identity != nil, MaxConns: maxAdminConns, Logger: p.log}
-		if err := httpserve.Serve(ctx, p.logins.listener, p.logins, o); err != nil {
-			p.log.Error("login pages", "error", err)
-		}
-	})
-}
-
-// close ends the logins. l may be nil.
-func (l *gatewayLogins) close() {
-	if l == nil {
-		return
-	}
-	l.Close()
-	if l.listener != nil {
-		l.listener.Close()
-	}
-}
-
-// login returns the logins to an upstream.
-func (b *upstreamBuilder) login(name, server string, c *gatewayconfig.UpstreamLogin) (*gatewaylogin.Upstream, error) {
-	if b.logins == nil {
-		return nil, errors.New("the first credentials.login needs a restart of the gateway: no change was applied")
-	}
-	o := gatewaylogin.UpstreamOptions{
-		Name: name, Server: server, Issuer: c.Issuer, ClientID: c.ID, Scopes: c.Scopes, AuthorizationEndpoint: c.AuthorizationEndpoint, TokenEndpoint: c.TokenEndpoint,
-	}
-	if !c.Secret.IsZero() {
-		secret, err := c.Secret.Resolve()
-		if err != nil {
-			return nil, fmt.Errorf("credentials.login.secret: %w", err)
-		}
-		o.ClientSecret = secret
-	}
-	return b.logins.Upstream(o)
-}
-
-// loginFolderOf returns the folder for the tokens of a configuration, whose path is given, or "" if
-// they are in memory.
-func loginFolderOf(c *gatewayconfig.Config, path string) (string, error) {
-	switch c.Login.Store {
-	case "memory":
-		return "", nil
-	case "":
-	default:
-		return c.Login.Store, nil
-	}
-	dir, err := captures.StateDir()
-	if err != nil {
-		return "", err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+".logins"), nil
-}
 
 func newGatewayLoginsCommand(e *env) *cobra.Command {
 	c := &cobra.Command{
@@ -206,7 +23,7 @@ and the subject of a caller's token, or local. Tokens are not shown.`,
 		Args:              oneFile,
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := storedGatewayLogins(cmd.Context(), args[0])
+			list, err := gatewayd.StoredLogins(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -232,13 +49,13 @@ to make the tokens invalid, end the session there.`,
 		Example: "  mcpwire gateway logins revoke gateway.yaml alice\n  mcpwire gateway logins revoke gw.yaml \"https://idp.example.com alice\" github",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
-				return usagef("gateway logins revoke: want the configuration, the user, and perhaps the name of an upstream")
+				return exit.Usagef("gateway logins revoke: want the configuration, the user, and perhaps the name of an upstream")
 			}
 			return nil
 		},
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			list, err := storedGatewayLogins(cmd.Context(), args[0])
+			list, err := gatewayd.StoredLogins(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -257,7 +74,7 @@ to make the tokens invalid, end the session there.`,
 				}
 			}
 			if removed == 0 {
-				return usagef("gateway logins revoke: %s has not logged in (mcpwire gateway logins %s shows who has)", safeLine(args[1]), safeLine(args[0]))
+				return exit.Usagef("gateway logins revoke: %s has not logged in (mcpwire gateway logins %s shows who has)", safe.Line(args[1]), safe.Line(args[0]))
 			}
 			return nil
 		},
@@ -265,23 +82,7 @@ to make the tokens invalid, end the session there.`,
 	return c
 }
 
-// storedGatewayLogins returns the logins that a configuration has stored.
-func storedGatewayLogins(ctx context.Context, path string) ([]gatewaylogin.Stored, error) {
-	conf, err := gatewayconfig.Load(path)
-	if err != nil {
-		return nil, configurationError(path, err)
-	}
-	folder, err := loginFolderOf(conf, path)
-	if err != nil {
-		return nil, err
-	}
-	if folder == "" {
-		return nil, usagef("gateway logins: login.store is memory: only the running gateway has the logins, and a restart removes them")
-	}
-	return gatewaylogin.List(ctx, folder)
-}
-
 func printLogin(e *env, l gatewaylogin.Stored) error {
-	_, err := fmt.Fprintf(e.stdout, "%s\t%s\t%s\t%s\n", safeLine(l.User), safeLine(l.Upstream), safeURL(l.Server), l.Changed.Local().Format("2006-01-02 15:04:05"))
+	_, err := fmt.Fprintf(e.stdout, "%s\t%s\t%s\t%s\n", safe.Line(l.User), safe.Line(l.Upstream), safeURL(l.Server), l.Changed.Local().Format("2006-01-02 15:04:05"))
 	return err
 }

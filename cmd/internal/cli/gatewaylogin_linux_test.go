@@ -18,6 +18,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/stdio"
@@ -132,7 +133,7 @@ func TestGatewayLogin(t *testing.T) {
 		}
 		return stdout.String()
 	}
-	run(exitOK, "gateway", "check", path)
+	run(exit.OK, "gateway", "check", path)
 
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -169,7 +170,7 @@ func TestGatewayLogin(t *testing.T) {
 		t.Error(err)
 	}
 
-	list := run(exitOK, "gateway", "logins", path)
+	list := run(exit.OK, "gateway", "logins", path)
 	if want := "local\tweb\t" + address + "\t"; !strings.HasPrefix(list, want) || strings.Count(list, "\n") != 1 {
 		t.Errorf("the logins are %q, want one line that begins with %q", list, want)
 	}
@@ -199,7 +200,7 @@ func TestGatewayLogin(t *testing.T) {
 	go func() { ended <- Run(ctx, []string{"gateway", path}, nil, new(bytes.Buffer), log) }()
 	defer func() {
 		stop()
-		if status := <-ended; status != exitOK {
+		if status := <-ended; status != exit.OK {
 			t.Errorf("exit status %d\n%s", status, log.text())
 		}
 	}()
@@ -212,11 +213,11 @@ func TestGatewayLogin(t *testing.T) {
 	if pages != 1 {
 		t.Errorf("%d logins, want one", pages)
 	}
-	if got := run(exitOK, "gateway", "logins", "revoke", path, "local", "web"); got != list {
+	if got := run(exit.OK, "gateway", "logins", "revoke", path, "local", "web"); got != list {
 		t.Errorf("revoked %q, want %q", got, list)
 	}
-	run(exitUsage, "gateway", "logins", "revoke", path, "local")
-	if got := run(exitOK, "gateway", "logins", path); got != "" {
+	run(exit.Usage, "gateway", "logins", "revoke", path, "local")
+	if got := run(exit.OK, "gateway", "logins", path); got != "" {
 		t.Errorf("the logins are %q after all were revoked", got)
 	}
 	waitUntil(t, "the gateway notices", func() bool {

@@ -6,8 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/gatewayd"
 	"mcpwire/cmd/internal/proxy/gateway/policy"
+	"mcpwire/cmd/internal/text/safe"
 )
 
 func newGatewayPinsCommand(e *env) *cobra.Command {
@@ -24,7 +26,7 @@ Exit status: 0 nothing has changed, 6 something has.`,
 		Args:              oneFile,
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(_ *cobra.Command, args []string) error {
-			_, file, err := pinFile(args[0])
+			_, file, err := gatewayd.PinFile(args[0])
 			if err != nil {
 				return err
 			}
@@ -36,7 +38,7 @@ Exit status: 0 nothing has changed, 6 something has.`,
 				return err
 			}
 			if len(changes) > 0 {
-				return &exitStatus{exitFindings}
+				return &exit.Status{Code: exit.Findings}
 			}
 			return nil
 		},
@@ -50,13 +52,13 @@ instructions is "instructions". A running gateway notices it.`,
 		Example: "  mcpwire gateway pins accept gateway.yaml files\n  mcpwire gateway pins accept gateway.yaml files read_file",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) < 2 || len(args) > 3 {
-				return usagef("gateway pins accept: want the configuration, the name of an upstream, and perhaps that of a tool")
+				return exit.Usagef("gateway pins accept: want the configuration, the name of an upstream, and perhaps that of a tool")
 			}
 			return nil
 		},
 		ValidArgsFunction: completeConfiguration,
 		RunE: func(_ *cobra.Command, args []string) error {
-			conf, file, err := pinFile(args[0])
+			conf, file, err := gatewayd.PinFile(args[0])
 			if err != nil {
 				return err
 			}
@@ -65,7 +67,7 @@ instructions is "instructions". A running gateway notices it.`,
 				for _, u := range conf.Upstreams {
 					names = append(names, u.Name)
 				}
-				return usagef("gateway pins accept: no upstream %q in %s%s", args[1], safeLine(args[0]), didYouMean(args[1], names))
+				return exit.Usagef("gateway pins accept: no upstream %q in %s%s", args[1], safe.Line(args[0]), didYouMean(args[1], names))
 			}
 			changes, err := policy.AcceptPins(file, args[1], append(args[2:], "")[0])
 			if err != nil {
@@ -81,24 +83,14 @@ instructions is "instructions". A running gateway notices it.`,
 	return c
 }
 
-// pinFile returns a configuration and the file of its pins.
-func pinFile(path string) (*gatewayconfig.Config, string, error) {
-	conf, err := gatewayconfig.Load(path)
-	if err != nil {
-		return nil, "", configurationError(path, err)
-	}
-	file, err := pinFileOf(conf, path)
-	return conf, file, err
-}
-
 // printPins prints changed definitions, with a line for each difference.
 func printPins(w io.Writer, changes []*policy.PinChange) error {
 	for _, c := range changes {
-		if _, err := fmt.Fprintf(w, "%s %s %s, changed %s (for clients: %s)\n", safeLine(c.Upstream), c.Kind, safeLine(c.Name), c.Since.Local().Format("2006-01-02 15:04:05"), c.Catalog); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s %s, changed %s (for clients: %s)\n", safe.Line(c.Upstream), c.Kind, safe.Line(c.Name), c.Since.Local().Format("2006-01-02 15:04:05"), c.Catalog); err != nil {
 			return err
 		}
 		for _, line := range c.Lines() {
-			if _, err := fmt.Fprintf(w, "  %s\n", safeLine(line)); err != nil {
+			if _, err := fmt.Fprintf(w, "  %s\n", safe.Line(line)); err != nil {
 				return err
 			}
 		}

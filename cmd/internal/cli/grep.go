@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 )
 
@@ -37,13 +38,13 @@ does not exist or cannot be read.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return usagef("grep: missing the filter (such as: mcpwire grep timeout FILE)")
+				return exit.Usagef("grep: missing the filter (such as: mcpwire grep timeout FILE)")
 			}
 			if files && count || asJSON && (files || count) {
-				return usagef("grep: -l, -c and --json exclude each other")
+				return exit.Usagef("grep: -l, -c and --json exclude each other")
 			}
 			if window.given() && (files || count) {
-				return usagef("grep: --since and --last cannot be combined with -l and -c")
+				return exit.Usagef("grep: --since and --last cannot be combined with -l and -c")
 			}
 			return captureError(runGrep(cmd, e, args, side.side, &window, files, count, asJSON))
 		},
@@ -56,11 +57,11 @@ does not exist or cannot be read.`,
 	return c
 }
 
-// captureError changes the exit status of failures to exitUsage: exitUnexpected means no match, as
-// with other greps.
+// captureError changes the exit status of failures to exit.Usage: exit.Unexpected means no match,
+// as with other greps.
 func captureError(err error) error {
-	if f, ok := errors.AsType[*failure](err); ok && f.status == exitUnexpected {
-		f.status = exitUsage
+	if f, ok := errors.AsType[*exit.Failure](err); ok && f.Status == exit.Unexpected {
+		f.Status = exit.Usage
 	}
 	return err
 }
@@ -110,7 +111,7 @@ func runGrep(cmd *cobra.Command, e *env, args []string, side capture.Side, flags
 		}
 	}
 	if !found {
-		return &exitStatus{exitUnexpected}
+		return &exit.Status{Code: exit.Unexpected}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/mcp"
 )
 
@@ -24,15 +25,15 @@ func TestSafeText(t *testing.T) {
 		{"\U000e0041\U000e0100", `\U000e0041\U000e0100`},
 		{"\u2028\u2029", `\u2028\u2029`},
 	} {
-		if got := safeLine(tt.in); got != tt.line {
+		if got := safe.Line(tt.in); got != tt.line {
 			t.Errorf("safeLine(%q) = %q, want %q", tt.in, got, tt.line)
 		}
 		quoted, err := json.Marshal(tt.in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		escaped := safeJSON(quoted)
-		if s := string(escaped); safeLine(s) != s {
+		escaped := safe.JSON(quoted)
+		if s := string(escaped); safe.Line(s) != s {
 			t.Errorf("safeJSON leaves %q", s)
 		}
 		var before, after string
@@ -40,7 +41,7 @@ func TestSafeText(t *testing.T) {
 			t.Errorf("safeJSON(%s) = %s is another value", quoted, escaped)
 		}
 	}
-	if got := safeText("a\n\tb\x07"); got != "a\n\tb\\x07" {
+	if got := safe.Text("a\n\tb\x07"); got != "a\n\tb\\x07" {
 		t.Errorf("safeText: %q", got)
 	}
 }

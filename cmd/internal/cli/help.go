@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"mcpwire/cmd/internal/exit"
 )
 
 // helpWidth is the width of the help, in columns.
@@ -77,7 +79,7 @@ func helpText(c *cobra.Command, all bool) string {
 		b.WriteString("\n" + full + " tells more.\n")
 	}
 	if !c.HasParent() {
-		b.WriteString("\nRun mcpwire COMMAND --help for help on a command.\n" + statusHelp + "\n" + errorsHelp + "\n")
+		b.WriteString("\nRun mcpwire COMMAND --help for help on a command.\n" + exit.StatusHelp + "\n" + exit.FormatHelp + "\n")
 	}
 	return b.String()
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,9 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/oauth"
@@ -42,7 +44,7 @@ type httpSide struct {
 
 // RoundTrip implements http.RoundTripper.
 func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := noPost{h.next, h.sse}.RoundTrip(r)
+	resp, err := endpoint.NoPost{Next: h.next, URL: h.sse}.RoundTrip(r)
 	if err == nil && resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		to := resp.Header.Get("Location")
 		h.location.Store(&to)
@@ -99,32 +101,9 @@ func newHTTPSide(e *env, t *targetSpec, f *targetFlags, status *statusLine, ask 
 
 // tls returns the configuration for --insecure and --cacert. It returns nil if neither is given.
 func (f *targetFlags) tls() (*tls.Config, error) {
-	conf, err := clientTLS(f.caFile, f.insecure)
+	conf, err := endpoint.TLS(f.caFile, f.insecure)
 	if err != nil {
-		return nil, usagef("--cacert: %w", err)
-	}
-	return conf, nil
-}
-
-// clientTLS returns the configuration for a file of additional CA certificates, which may be empty,
-// or for accepting every certificate. It returns nil if neither is given.
-func clientTLS(caFile string, insecure bool) (*tls.Config, error) {
-	if !insecure && caFile == "" {
-		return nil, nil
-	}
-	conf := &tls.Config{InsecureSkipVerify: insecure}
-	if caFile == "" {
-		return conf, nil
-	}
-	pem, err := readSmall(caFile)
-	if err != nil {
-		return nil, err
-	}
-	if conf.RootCAs, err = x509.SystemCertPool(); err != nil {
-		conf.RootCAs = x509.NewCertPool()
-	}
-	if !conf.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificate in it (want PEM)", safeLine(caFile))
+		return nil, exit.Usagef("--cacert: %w", err)
 	}
 	return conf, nil
 }
@@ -141,14 +120,14 @@ const (
 func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 	u, err := url.Parse(t.url)
 	if err != nil {
-		return noLogin, usagef("bad URL: %s", t.name)
+		return noLogin, exit.Usagef("bad URL: %s", t.name)
 	}
 	plain := u.Scheme != "https" && !loopback.IsHost(u.Hostname())
 	switch {
 	case f.oauth && t.header.Get("Authorization") != "":
-		return noLogin, usagef("--oauth and --header Authorization exclude each other")
+		return noLogin, exit.Usagef("--oauth and --header Authorization exclude each other")
 	case f.oauth && plain:
-		return noLogin, usagef("--oauth needs https: over http anyone on the network path could read the token")
+		return noLogin, exit.Usagef("--oauth needs https: over http anyone on the network path could read the token")
 	case f.noOAuth, plain, t.header.Get("Authorization") != "":
 		return noLogin, nil
 	case isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == "":
@@ -164,7 +143,7 @@ func (f *targetFlags) login(e *env, t *targetSpec) (int, error) {
 func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.RoundTripper, conf *tls.Config, how int, browse browseFunc) (http.RoundTripper, error) {
 	u, err := url.Parse(t.url)
 	if err != nil {
-		return nil, usagef("bad URL: %s", t.name)
+		return nil, exit.Usagef("bad URL: %s", t.name)
 	}
 	local := loopback.IsHost(u.Hostname())
 	opts := &oauth.ClientOptions{
@@ -178,7 +157,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 		opts.Store, err = oauth.NewFileStore(filepath.Join(dir, "tokens.json"))
 	}
 	if err != nil {
-		return nil, fail(exitAuth, "token_store", "--no-oauth works without tokens; MCPWIRE_HOME sets the folder for them", err)
+		return nil, exit.Fail(exit.Auth, "token_store", "--no-oauth works without tokens; MCPWIRE_HOME sets the folder for them", err)
 	}
 	if f.clientID != "" {
 		opts.ClientID, opts.ClientIssuer = f.clientID, f.issuer
@@ -189,7 +168,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	if f.secretEnv != "" {
 		secret, ok := os.LookupEnv(f.secretEnv)
 		if !ok || secret == "" {
-			return nil, usagef("--client-secret-env: the environment variable %s is not set", safeLine(f.secretEnv))
+			return nil, exit.Usagef("--client-secret-env: the environment variable %s is not set", safe.Line(f.secretEnv))
 		}
 		opts.ClientSecret = auth.NewSecret(secret)
 	}
@@ -217,7 +196,7 @@ func (f *targetFlags) authorized(e *env, t *targetSpec, h *httpSide, base http.R
 	}
 	c, err := oauth.NewClient(opts)
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
 	return c.Transport(t.url, base)
 }
@@ -228,7 +207,7 @@ func (h *httpSide) showLogin(e *env, server string) func(string) {
 	return func(address string) {
 		h.status.clear()
 		fmt.Fprintf(e.stderr, "The server requires a login. Log in with the browser at this address:\n  server                %s\n  authorization server  %s\n  %s\n",
-			origin(server), origin(address), safeLine(address))
+			origin(server), origin(address), safe.Line(address))
 	}
 }
 
@@ -238,7 +217,7 @@ func origin(address string) string {
 	if err != nil {
 		return "unknown"
 	}
-	return safeLine(u.Scheme + "://" + u.Host)
+	return safe.Line(u.Scheme + "://" + u.Host)
 }
 
 // A browseFunc shows a page to the user, see [oauth.LoopbackPrompter].
@@ -257,7 +236,7 @@ func askFirst(out io.Writer, ask askFunc, open browseFunc) browseFunc {
 			err = open(ctx, address)
 		}
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintf(out, "The browser could not be opened (%s): log in at the address above, or cancel with Ctrl-C\n", safeLine(err.Error()))
+			fmt.Fprintf(out, "The browser could not be opened (%s): log in at the address above, or cancel with Ctrl-C\n", safe.Line(err.Error()))
 		}
 		return err
 	}

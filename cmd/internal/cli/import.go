@@ -14,6 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/recording"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/importer"
 )
@@ -56,16 +60,16 @@ func newImportCommand(e *env) *cobra.Command {
 		Example: importExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("import: it takes one file, or - for standard input")
+				return exit.Usagef("import: it takes one file, or - for standard input")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.from != "" && !slices.Contains(names, f.from) {
-				return usagef("import: unknown format %q: want one of %s", f.from, strings.Join(names, ", "))
+				return exit.Usagef("import: unknown format %q: want one of %s", f.from, strings.Join(names, ", "))
 			}
 			if f.redact != "default" && f.redact != "off" {
-				return usagef("import: invalid value %q for flag --redact: want default or off", f.redact)
+				return exit.Usagef("import: invalid value %q for flag --redact: want default or off", f.redact)
 			}
 			return runImport(cmd.Context(), e, &f, args[0])
 		},
@@ -84,7 +88,7 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return fail(exitUnexpected, "unreadable", "", err)
+			return exit.Fail(exit.Unexpected, "unreadable", "", err)
 		}
 		defer file.Close()
 		in = file
@@ -93,7 +97,7 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 	if name == "" {
 		name = importName(path)
 	}
-	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + Version + " import", Redact: redaction(f.redact)}
+	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + build.Version + " import", Redact: recording.Redaction(f.redact)}
 	if f.local {
 		opts.Zone = time.Local
 	}
@@ -104,7 +108,7 @@ func runImport(ctx context.Context, e *env, f *importFlags, path string) error {
 	result, err := importer.Run(out, contextReader{ctx, in}, opts)
 	if err = finish(err); err != nil {
 		if errors.Is(err, importer.ErrUnknown) {
-			return fail(exitUnexpected, "unknown_format", "mcpwire import --help lists what can be imported; --from names the format", fmt.Errorf("%s: %w", safeLine(path), err))
+			return exit.Fail(exit.Unexpected, "unknown_format", "mcpwire import --help lists what can be imported; --from names the format", fmt.Errorf("%s: %w", safe.Line(path), err))
 		}
 		return err
 	}
@@ -146,13 +150,13 @@ func importTarget(e *env, output, name string) (w io.Writer, finish func(error) 
 			err = os.MkdirAll(dir, 0o700)
 		}
 		if err != nil {
-			return nil, nil, fail(exitUnexpected, "output", "name a file with -o", err)
+			return nil, nil, exit.Fail(exit.Unexpected, "output", "name a file with -o", err)
 		}
 		path = filepath.Join(dir, fmt.Sprintf("%s-%s-%d%s", captures.FileName(name), time.Now().UTC().Format("20060102T150405Z"), os.Getpid(), capture.Suffix))
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return nil, nil, fail(exitUnexpected, "output", "use a file that does not exist yet, in an existing folder", err)
+		return nil, nil, exit.Fail(exit.Unexpected, "output", "use a file that does not exist yet, in an existing folder", err)
 	}
 	return file, func(err error) error {
 		if cerr := file.Close(); err == nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/era"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -53,7 +55,7 @@ func (v *infoVerb) register(fs *pflag.FlagSet) {
 
 func (v *infoVerb) parse(args []string) error {
 	if len(args) > 0 {
-		return usagef("info: unexpected argument %q", clip.Characters(args[0], 60))
+		return exit.Usagef("info: unexpected argument %q", clip.Characters(args[0], 60))
 	}
 	return nil
 }
@@ -66,22 +68,22 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	greeting, describeTime := s.d.greeting, s.d.describeTime
 	if v.json {
 		if greeting == nil {
-			return fail(exitUnexpected, "failed", "", errors.New("the server did not describe itself"))
+			return exit.Fail(exit.Unexpected, "failed", "", errors.New("the server did not describe itself"))
 		}
 		return s.writeValue(greeting)
 	}
 	info := s.Profile().Server
 	rows := [][2]string{
-		{"server", strings.TrimSpace(safeLine(info.Name) + " " + safeLine(info.Version))},
+		{"server", strings.TrimSpace(safe.Line(info.Name) + " " + safe.Line(info.Version))},
 	}
 	add := func(name, text string) {
 		if text != "" {
 			rows = append(rows, [2]string{name, text})
 		}
 	}
-	add("title", clipLine(info.Title, 200))
-	add("about", clipLine(info.Description, 500))
-	add("website", clipLine(info.WebsiteURL, 300))
+	add("title", safe.Clip(info.Title, 200))
+	add("about", safe.Clip(info.Description, 500))
+	add("website", safe.Clip(info.WebsiteURL, 300))
 	add("target", s.d.targetText())
 	add("era", eraName(s.Revision()))
 	add("revision", s.Revision().String())
@@ -91,7 +93,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("offers", offers)
 	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", shortTime(s.d.took), method, shortTime(describeTime), shortTime(listed)))
 	if text := s.Profile().Instructions; text != "" {
-		add("instructions", clip.Characters(strings.ReplaceAll(safeText(strings.TrimSpace(text)), "\n", "\n              "), 8000))
+		add("instructions", clip.Characters(strings.ReplaceAll(safe.Text(strings.TrimSpace(text)), "\n", "\n              "), 8000))
 	}
 	for _, row := range rows {
 		if err := s.write(fmt.Sprintf("%-13s %s\n", row[0], row[1])); err != nil {
@@ -120,7 +122,7 @@ func versionsText(greeting json.RawMessage) string {
 	if json.Unmarshal(greeting, &r) != nil {
 		return ""
 	}
-	return clipLine(strings.Join(r.SupportedVersions, ", "), 500)
+	return safe.Clip(strings.Join(r.SupportedVersions, ", "), 500)
 }
 
 // capabilitiesText returns the capabilities, each with its members.
@@ -131,13 +133,13 @@ func capabilitiesText(c mcp.ServerCapabilities) string {
 	}
 	var list []string
 	for name, value := range all {
-		text := safeLine(name)
+		text := safe.Line(name)
 		var inner map[string]json.RawMessage
 		if json.Unmarshal(value, &inner) == nil {
 			var set []string
 			for member, on := range inner {
 				if string(on) != "false" {
-					set = append(set, safeLine(member))
+					set = append(set, safe.Line(member))
 				}
 			}
 			slices.Sort(set)

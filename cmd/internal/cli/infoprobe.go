@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/mcp"
 )
@@ -29,7 +31,7 @@ func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) 
 		return false, nil
 	}
 	if d.flags.given("protocol") {
-		return true, usagef("info: --probe tries all revisions: it cannot be combined with --protocol")
+		return true, exit.Usagef("info: --probe tries all revisions: it cannot be combined with --protocol")
 	}
 	s := &session{e: d.e, d: d, notes: d.notes}
 	works := 0
@@ -47,7 +49,7 @@ func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) 
 		if err := v.printProbe(s, &line); err != nil {
 			return true, err
 		}
-		if f, ok := errors.AsType[*failure](err); ok && (f.status == exitAuth || f.code == "cannot_start") {
+		if f, ok := errors.AsType[*exit.Failure](err); ok && (f.Status == exit.Auth || f.Code == "cannot_start") {
 			// Other revisions would fail in the same way.
 			return true, err
 		}
@@ -67,8 +69,8 @@ func (d *dialer) probe(ctx context.Context, r mcp.Revision) (probeLine, error) {
 	line.MS = trace.TruncatedMillis(time.Since(start))
 	if err != nil {
 		line.Code, line.Message = "failed", err.Error()
-		if f, ok := errors.AsType[*failure](err); ok {
-			line.Code = f.code
+		if f, ok := errors.AsType[*exit.Failure](err); ok {
+			line.Code = f.Code
 		}
 		return line, err
 	}
@@ -93,5 +95,5 @@ func (v *infoVerb) printProbe(s *session, line *probeLine) error {
 	if line.OK {
 		return s.write(fmt.Sprintf("%v  %-6s  yes  %s\n", line.Revision, line.Era, shortTime(time.Duration(line.MS*float64(time.Millisecond)))))
 	}
-	return s.write(fmt.Sprintf("%v  %-6s  no   %s\n", line.Revision, line.Era, clipLine(line.Message, 300)))
+	return s.write(fmt.Sprintf("%v  %-6s  no   %s\n", line.Revision, line.Era, safe.Clip(line.Message, 300)))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
 	"mcpwire/internal/text/printable"
 )
@@ -87,7 +88,7 @@ func completeInstall(cmd *cobra.Command, args []string, prefix string) ([]string
 func installArguments(command string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 2 || args[0] != "mcp" {
-			return usagef("%s: want mcp and a host, such as: mcpwire %[1]s mcp cursor", command)
+			return exit.Usagef("%s: want mcp and a host, such as: mcpwire %[1]s mcp cursor", command)
 		}
 		host, names := args[1], hosts.Names()
 		if slices.Contains(names, host) {
@@ -97,7 +98,7 @@ func installArguments(command string) cobra.PositionalArgs {
 		if similar := nearest(host, names); len(similar) > 0 {
 			hint = "did you mean " + strings.Join(similar, " or ") + "?"
 		}
-		return usageHintf(hint, "%s: no host %q is known", command, printable.Line(host))
+		return exit.UsageHintf(hint, "%s: no host %q is known", command, printable.Line(host))
 	}
 }
 
@@ -118,11 +119,11 @@ func (in *installation) remove(e *env, host string) error {
 	s, err := d.Entry(host, in.name)
 	switch {
 	case errors.Is(err, hosts.ErrNoEntry):
-		return fail(exitUnexpected, "missing", "mcpwire servers --host "+host+" lists the entries; --name names another one", err)
+		return exit.Fail(exit.Unexpected, "missing", "mcpwire servers --host "+host+" lists the entries; --name names another one", err)
 	case err != nil:
 		return err
 	case len(s.Args) == 0 || s.Args[0] != "mcp" || !isMcpwire(s.Command):
-		return fail(exitUnexpected, "other", "remove it there", fmt.Errorf("%s:%s does not run mcpwire mcp", printable.Line(file), printable.Line(s.Pointer)))
+		return exit.Fail(exit.Unexpected, "other", "remove it there", fmt.Errorf("%s:%s does not run mcpwire mcp", printable.Line(file), printable.Line(s.Pointer)))
 	}
 	if err := d.Remove(s.Pointer); err != nil {
 		return err
@@ -156,7 +157,7 @@ func isMcpwire(command string) bool {
 
 func (in *installation) run(e *env, host string) error {
 	if strings.Trim(in.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || in.name == "" {
-		return usagef("install: invalid value %q for flag --name: want letters, digits, - and _", in.name)
+		return exit.Usagef("install: invalid value %q for flag --name: want letters, digits, - and _", in.name)
 	}
 	command := []string{in.command, "mcp"}
 	if in.command == "" {
@@ -191,7 +192,7 @@ func (in *installation) add(e *env, here *hosts.Env, host, path string, command 
 	}
 	switch err := d.Add(host, in.name, command); {
 	case errors.Is(err, hosts.ErrExists):
-		return fail(exitUnexpected, "exists", "edit it there, or choose another name with --name", err)
+		return exit.Fail(exit.Unexpected, "exists", "edit it there, or choose another name with --name", err)
 	case err != nil:
 		return err
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/era"
@@ -104,11 +106,11 @@ func (v *listVerb) parse(args []string) error {
 				v.names = args[i:]
 				return v.checkNames()
 			}
-			return usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip.Characters(arg, 60), didYouMean(arg, listKinds()))
+			return exit.Usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip.Characters(arg, 60), didYouMean(arg, listKinds()))
 		}
 	}
 	if v.page.cursor != nil && len(v.kinds) != 1 {
-		return usagef("list: --page needs exactly one of tools, resources, templates and prompts")
+		return exit.Usagef("list: --page needs exactly one of tools, resources, templates and prompts")
 	}
 	return nil
 }
@@ -116,7 +118,7 @@ func (v *listVerb) parse(args []string) error {
 // checkNames returns an error if a flag doesn't go with names.
 func (v *listVerb) checkNames() error {
 	if v.json || v.page.cursor != nil {
-		return usagef("list: --json and --page print whole pages: they cannot be combined with %s", clipLine(v.names[0], 60))
+		return exit.Usagef("list: --json and --page print whole pages: they cannot be combined with %s", safe.Clip(v.names[0], 60))
 	}
 	return nil
 }
@@ -148,8 +150,8 @@ func (v *listVerb) run(ctx context.Context, s *session) error {
 			failed = err
 		}
 		if v.json {
-			s.notes.warnf("%s: no response: %s", kind, clipLine(err.Error(), 1000))
-		} else if err := s.write("  no response: " + clipLine(err.Error(), 1000) + "\n"); err != nil {
+			s.notes.warnf("%s: no response: %s", kind, safe.Clip(err.Error(), 1000))
+		} else if err := s.write("  no response: " + safe.Clip(err.Error(), 1000) + "\n"); err != nil {
 			return err
 		}
 	}
@@ -268,7 +270,7 @@ func noteStale(s *session, names []string) {
 	if names = slices.Compact(names); names == nil {
 		return
 	}
-	s.notes.linef("the list is not complete: the gateway has no current lists of %s yet; list again later", clipLine(strings.Join(names, ", "), 300))
+	s.notes.linef("the list is not complete: the gateway has no current lists of %s yet; list again later", safe.Clip(strings.Join(names, ", "), 300))
 }
 
 // maxPages limits how many pages of a list are requested.
@@ -284,12 +286,12 @@ func eachPage(n *notes, cursor *string, fetch func(cursor *string, pages *era.Pa
 			return err
 		}
 		if pages.Repeats(*next) {
-			n.warnf("the list ends here: the server sent the cursor %s twice", clipLine(strconv.Quote(*next), 100))
+			n.warnf("the list ends here: the server sent the cursor %s twice", safe.Clip(strconv.Quote(*next), 100))
 			return nil
 		}
 		cursor = next
 	}
-	return fail(exitAnswer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: %d pages", client.ErrEndlessList, maxPages))
+	return exit.Fail(exit.Answer, "protocol_error", "--page requests single pages", fmt.Errorf("%w: %d pages", client.ErrEndlessList, maxPages))
 }
 
 // A listEntry is a tool, resource, template or prompt in a list. Its texts are escaped.
@@ -370,7 +372,7 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 			return mcp.MethodToolsList, nil, nil, err
 		}
 		for _, t := range r.Tools {
-			entry := listEntry{name: safeLine(t.Name), badges: badges(t.Annotations), description: summary(t.Description)}
+			entry := listEntry{name: safe.Line(t.Name), badges: badges(t.Annotations), description: summary(t.Description)}
 			entry.args, entry.names = argumentTexts(t.InputSchema)
 			if !isObjectSchema(t.InputSchema) {
 				entry.note += ` (its inputSchema has no "type": "object": many clients reject that)`
@@ -384,7 +386,7 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 			return mcp.MethodResourcesList, nil, nil, err
 		}
 		for _, r := range r.Resources {
-			entries = append(entries, listEntry{name: safeLine(r.URI), note: aside(r.Name, r.MIMEType, r.Size), description: summary(r.Description)})
+			entries = append(entries, listEntry{name: safe.Line(r.URI), note: aside(r.Name, r.MIMEType, r.Size), description: summary(r.Description)})
 		}
 		return mcp.MethodResourcesList, entries, r.NextCursor, nil
 	case kindTemplates:
@@ -393,7 +395,7 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 			return mcp.MethodResourceTemplatesList, nil, nil, err
 		}
 		for _, r := range r.ResourceTemplates {
-			entries = append(entries, listEntry{name: safeLine(r.URITemplate), note: aside(r.Name, r.MIMEType, nil), description: summary(r.Description)})
+			entries = append(entries, listEntry{name: safe.Line(r.URITemplate), note: aside(r.Name, r.MIMEType, nil), description: summary(r.Description)})
 		}
 		return mcp.MethodResourceTemplatesList, entries, r.NextCursor, nil
 	case kindPrompts:
@@ -402,8 +404,8 @@ func fetchPage(ctx context.Context, c *client.Client, kind string, cursor *strin
 			return mcp.MethodPromptsList, nil, nil, err
 		}
 		for _, p := range r.Prompts {
-			args := strings.TrimPrefix(promptSignature(p), safeLine(p.Name))
-			entries = append(entries, listEntry{name: safeLine(p.Name), args: args, names: args, description: summary(p.Description)})
+			args := strings.TrimPrefix(promptSignature(p), safe.Line(p.Name))
+			entries = append(entries, listEntry{name: safe.Line(p.Name), args: args, names: args, description: summary(p.Description)})
 		}
 		return mcp.MethodPromptsList, entries, r.NextCursor, nil
 	}
@@ -417,16 +419,16 @@ func isObjectSchema(schema []byte) bool {
 }
 
 // summary returns the first line of a description.
-func summary(description string) string { return clipLine(firstLine(description), 300) }
+func summary(description string) string { return safe.Clip(safe.FirstLine(description), 300) }
 
 // aside returns the name, MIME type and size of a resource, in parentheses.
 func aside(name, kind string, size *int64) string {
 	var parts []string
 	if name != "" {
-		parts = append(parts, clipLine(name, 100))
+		parts = append(parts, safe.Clip(name, 100))
 	}
 	if kind != "" {
-		parts = append(parts, clipLine(kind, 60))
+		parts = append(parts, safe.Clip(kind, 60))
 	}
 	if size != nil {
 		parts = append(parts, sizeText(int(*size)))
@@ -440,11 +442,11 @@ func aside(name, kind string, size *int64) string {
 func promptSignature(p mcp.Prompt) string {
 	var args []string
 	for _, a := range p.Arguments {
-		arg := safeLine(a.Name)
+		arg := safe.Line(a.Name)
 		if !a.Required {
 			arg += "?"
 		}
 		args = append(args, arg)
 	}
-	return safeLine(p.Name) + "(" + strings.Join(args, ", ") + ")"
+	return safe.Line(p.Name) + "(" + strings.Join(args, ", ") + ")"
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -52,8 +54,8 @@ func (v *listVerb) details(ctx context.Context, s *session) error {
 	noteStale(s, staleUpstreams(s, method))
 	for _, name := range v.names {
 		if !slices.Contains(shown, name) {
-			return fail(exitAnswer, "not_listed", "mcpwire list TARGET "+v.kinds[0]+" lists them",
-				fmt.Errorf("the server has no %s %s%s", strings.TrimSuffix(v.kinds[0], "s"), clipLine(name, 100), didYouMean(name, all)))
+			return exit.Fail(exit.Answer, "not_listed", "mcpwire list TARGET "+v.kinds[0]+" lists them",
+				fmt.Errorf("the server has no %s %s%s", strings.TrimSuffix(v.kinds[0], "s"), safe.Clip(name, 100), didYouMean(name, all)))
 		}
 	}
 	return nil
@@ -66,13 +68,13 @@ func toolDetails(t mcp.Tool) string {
 	list, _ := properties(t.InputSchema)
 	writeArguments(&b, list)
 	if len(t.OutputSchema) > 0 {
-		fmt.Fprintf(&b, "  result: %s\n", clipLine(typeText(t.OutputSchema, 0), 80))
+		fmt.Fprintf(&b, "  result: %s\n", safe.Clip(typeText(t.OutputSchema, 0), 80))
 		list, _ := properties(t.OutputSchema)
 		writeArguments(&b, list)
 	}
 	if t.Annotations != nil {
 		if text := string(mcp.Append(nil, t.Annotations, mcp.RevisionNone)); text != "{}" {
-			fmt.Fprintf(&b, "  annotations: %s\n", clipLine(text, 500))
+			fmt.Fprintf(&b, "  annotations: %s\n", safe.Clip(text, 500))
 		}
 	}
 	return b.String()
@@ -95,7 +97,7 @@ const maxDescription = 64 << 10
 func writeHead(b *strings.Builder, signature, title, description string) {
 	b.WriteString(signature + "\n")
 	if title != "" {
-		b.WriteString("  " + clipLine(title, 300) + "\n")
+		b.WriteString("  " + safe.Clip(title, 300) + "\n")
 	}
 	if text := strings.TrimSpace(clip.Characters(description, maxDescription)); text != "" {
 		b.WriteString("  " + indented(text, "  ") + "\n")
@@ -106,20 +108,20 @@ func writeHead(b *strings.Builder, signature, title, description string) {
 func writeArguments(b *strings.Builder, list []property) {
 	width := 0
 	for _, p := range list {
-		width = max(width, len([]rune(safeLine(p.name)))+1)
+		width = max(width, len([]rune(safe.Line(p.name)))+1)
 	}
 	width = min(width, 24)
 	for _, p := range list {
-		name := safeLine(p.name)
+		name := safe.Line(p.name)
 		if !p.required {
 			name += "?"
 		}
 		var parts []string
 		if p.schema != nil {
-			parts = append(parts, clipLine(typeText(p.schema, 0), 200))
+			parts = append(parts, safe.Clip(typeText(p.schema, 0), 200))
 		}
 		if p.fallback != nil {
-			parts = append(parts, "default "+clipLine(string(jsonwire.AppendCompact(nil, p.fallback)), 100))
+			parts = append(parts, "default "+safe.Clip(string(jsonwire.AppendCompact(nil, p.fallback)), 100))
 		}
 		parts = append(parts, limitsText(p.schema)...)
 		line := strings.Join(parts, ", ")
@@ -137,7 +139,7 @@ func writeArguments(b *strings.Builder, list []property) {
 func limitsText(schema json.RawMessage) (list []string) {
 	for _, name := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern", "format", "minItems", "maxItems"} {
 		if v := jsonwire.Lookup(schema, name); v != nil {
-			list = append(list, name+" "+clipLine(string(jsonwire.AppendCompact(nil, v)), 100))
+			list = append(list, name+" "+safe.Clip(string(jsonwire.AppendCompact(nil, v)), 100))
 		}
 	}
 	return list
@@ -147,7 +149,7 @@ func limitsText(schema json.RawMessage) (list []string) {
 func indented(text, margin string) string {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i, line := range lines {
-		lines[i] = strings.TrimRight(safeLine(line), " ")
+		lines[i] = strings.TrimRight(safe.Line(line), " ")
 		if i > 0 && lines[i] != "" {
 			lines[i] = margin + lines[i]
 		}

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 )
 
 func newManCommand() *cobra.Command {
@@ -21,7 +24,7 @@ func newManCommand() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("man: want one folder (such as: mcpwire man ~/.local/share/man/man1)")
+				return exit.Usagef("man: want one folder (such as: mcpwire man ~/.local/share/man/man1)")
 			}
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
@@ -58,7 +61,7 @@ func manName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(
 // the same each time.
 func manPage(c *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %q \"1\" \"\" %q \"mcpwire\"\n", strings.ToUpper(manName(c)), "mcpwire "+Version)
+	fmt.Fprintf(&b, ".TH %q \"1\" \"\" %q \"mcpwire\"\n", strings.ToUpper(manName(c)), "mcpwire "+build.Version)
 	// Without hyphenation and adjustment, commands can be copied.
 	b.WriteString(".nh\n.ad l\n.SH NAME\n" + roff(manName(c)) + ` \- ` + roff(c.Short) + "\n.SH SYNOPSIS\n.B " + roff(synopsis(c)) + "\n.SH DESCRIPTION\n")
 	long := c.Long
@@ -88,7 +91,7 @@ func manPage(c *cobra.Command) string {
 		b.WriteString(".SH EXAMPLES\n.nf\n" + roff(strings.Trim(c.Example, "\n")) + "\n.fi\n")
 	}
 	if !c.HasParent() {
-		b.WriteString(".SH EXIT STATUS\n" + roff(strings.TrimPrefix(statusHelp, "Exit status: ")) + "\n")
+		b.WriteString(".SH EXIT STATUS\n" + roff(strings.TrimPrefix(exit.StatusHelp, "Exit status: ")) + "\n")
 	}
 	var others []string
 	if c.HasParent() {

@@ -17,7 +17,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/playback/mock"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
@@ -155,16 +157,16 @@ func newMockCommand(e *env) *cobra.Command {
 func (f *mockFlags) check(set func(string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "sse", "insecure"} {
 		if set(name) && f.http.addr == "" {
-			return usagef("mock: --%s needs --http ADDRESS", name)
+			return exit.Usagef("mock: --%s needs --http ADDRESS", name)
 		}
 	}
 	switch {
 	case f.http.addr == "":
 		return nil
 	case set("framing"):
-		return usagef("mock: --framing is for standard input and output, not for --http")
+		return exit.Usagef("mock: --framing is for standard input and output, not for --http")
 	case !strings.HasPrefix(f.http.path, "/"):
-		return usagef("mock: --path %q must begin with /", f.http.path)
+		return exit.Usagef("mock: --path %q must begin with /", f.http.path)
 	}
 	return nil
 }
@@ -178,11 +180,11 @@ func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 		fault, err := mock.ParseFault(text)
 		switch {
 		case err != nil:
-			return nil, usagef("mock: --%w", err)
+			return nil, exit.Usagef("mock: --%w", err)
 		case fault.HTTPOnly() && f.http.addr == "":
-			return nil, usagef("mock: --fault %q: %s needs --http ADDRESS", text, fault)
+			return nil, exit.Usagef("mock: --fault %q: %s needs --http ADDRESS", text, fault)
 		case fault.StreamOnly() && f.http.addr != "":
-			return nil, usagef("mock: --fault %q: %s is for standard output, not for --http", text, fault)
+			return nil, exit.Usagef("mock: --fault %q: %s is for standard output, not for --http", text, fault)
 		}
 		o.Faults = append(o.Faults, fault)
 	}
@@ -192,9 +194,9 @@ func (f *mockFlags) options(log *slog.Logger) (*mock.Options, error) {
 func runMock(cmd *cobra.Command, e *env, f *mockFlags, args []string) error {
 	switch {
 	case len(args) != 1:
-		return usageHintf("mcpwire captures lists them", "mock: give one capture: a file, or the name of a server")
+		return exit.UsageHintf("mcpwire captures lists them", "mock: give one capture: a file, or the name of a server")
 	case args[0] == "-":
-		return usagef("mock: standard input is the client's: give a file")
+		return exit.Usagef("mock: standard input is the client's: give a file")
 	}
 	if err := f.check(cmd.Flags().Changed); err != nil {
 		return err
@@ -246,7 +248,7 @@ func (f *mockFlags) translate(srv *mock.Server, recording *mock.Recording, o *mo
 	}
 	for _, fault := range o.Faults {
 		if !fault.OnMessages() {
-			return nil, usagef("mock: --fault %s changes messages on the wire, and cannot be combined with --era %s, which translates the capture: use delay, drop, error or exit", fault, f.era)
+			return nil, exit.Usagef("mock: --fault %s changes messages on the wire, and cannot be combined with --era %s, which translates the capture: use delay, drop, error or exit", fault, f.era)
 		}
 	}
 	return srv.Translate(f.era)
@@ -257,9 +259,9 @@ func (f *mockFlags) read(ctx context.Context, e *env, path string, log *slog.Log
 	recording, err := mock.Read(captureSource{e, []string{path}, f.side.side}.events(ctx), &mock.ReadOptions{MaxBytes: f.maxBytes})
 	switch {
 	case errors.Is(err, mock.ErrTooLarge):
-		return nil, fail(exitUnexpected, "too_large", "--max-memory allows more", err)
+		return nil, exit.Fail(exit.Unexpected, "too_large", "--max-memory allows more", err)
 	case errors.Is(err, mock.ErrNothing):
-		return nil, fail(exitUnexpected, "nothing_recorded", "record a session with mcpwire tap, or read the capture with mcpwire show", err)
+		return nil, exit.Fail(exit.Unexpected, "nothing_recorded", "record a session with mcpwire tap, or read the capture with mcpwire show", err)
 	case err != nil:
 		return nil, err
 	}
@@ -304,13 +306,13 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	if between != nil {
 		h, err := between.Handler(opts)
 		if err != nil {
-			return usagef("mock: --host or --origin: %w", err)
+			return exit.Usagef("mock: --host or --origin: %w", err)
 		}
 		current, old, shutdown = h, h.SSE("/messages"), h.Shutdown
 	} else {
 		h, err := srv.Handler(opts)
 		if err != nil {
-			return usagef("mock: --host or --origin: %w", err)
+			return exit.Usagef("mock: --host or --origin: %w", err)
 		}
 		current, old, shutdown = h, h.SSE("/messages"), h.Shutdown
 	}
@@ -318,9 +320,9 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	if f.http.sse {
 		others["/sse"], others["/messages"] = old, old
 	}
-	r, err := newRouter(f.http.path, current, others)
+	r, err := endpoint.NewRouter(f.http.path, current, others)
 	if err != nil {
-		return usagef("mock: --path: %w", err)
+		return exit.Usagef("mock: --path: %w", err)
 	}
 	err = httpserve.ListenAndServe(ctx, f.http.addr, r, &httpserve.Options{
 		AllowRemote: f.http.insecure,
@@ -339,9 +341,9 @@ func mockResult(srv *mock.Server, err error) error {
 	ended, byFault := errors.AsType[*mock.ExitError](srv.Err())
 	switch {
 	case byFault:
-		return &exitStatus{ended.Code}
+		return &exit.Status{Code: ended.Code}
 	case srv.Misses() > 0:
-		return fail(exitFindings, "not_in_capture", "record these too, or try --loose", fmt.Errorf("%d requests were not in the capture", srv.Misses()))
+		return exit.Fail(exit.Findings, "not_in_capture", "record these too, or try --loose", fmt.Errorf("%d requests were not in the capture", srv.Misses()))
 	}
 	return err
 }

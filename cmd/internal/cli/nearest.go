@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/spelling"
 )
 
@@ -50,7 +51,7 @@ func didYouMean(name string, names []string) string {
 		return ""
 	}
 	for i := range similar {
-		similar[i] = safeLine(similar[i])
+		similar[i] = safe.Line(similar[i])
 	}
 	return ": did you mean " + strings.Join(similar, " or ") + "?"
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
@@ -43,7 +44,7 @@ func (n *notes) shows(level mcp.LoggingLevel) bool {
 	return level >= n.least || level == mcp.LevelNone
 }
 
-// linef prints a line. Arguments that come from the server must be escaped; see [safeLine].
+// linef prints a line. Arguments that come from the server must be escaped; see [safe.Line].
 func (n *notes) linef(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -73,7 +74,7 @@ func (w warner) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	if !reported {
-		w.n.warnf("%s", clipLine(text, 500))
+		w.n.warnf("%s", safe.Clip(text, 500))
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func progressText(done float64, total *float64, message string) string {
 		text += "/" + strconv.FormatFloat(*total, 'g', -1, 64)
 	}
 	if message != "" {
-		text += " " + clipLine(message, 200)
+		text += " " + safe.Clip(message, 200)
 	}
 	return text
 }
@@ -140,5 +141,5 @@ func (n *notes) log(p mcp.LoggingMessageNotificationParams) {
 	if p.Logger != "" {
 		text = p.Logger + ": " + text
 	}
-	n.linef("[%v] %s", p.Level, clipLine(text, 4000))
+	n.linef("[%v] %s", p.Level, safe.Clip(text, 4000))
 }

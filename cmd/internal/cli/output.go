@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
@@ -38,20 +40,20 @@ func contentPart(c mcp.ContentBlock) part {
 	case mcp.EmbeddedResource:
 		p := resourcePart(b.Resource)
 		if p.data != nil {
-			p.note = strings.TrimSuffix(p.note, "]") + ", " + clipLine(b.Resource.URI, 200) + "]"
+			p.note = strings.TrimSuffix(p.note, "]") + ", " + safe.Clip(b.Resource.URI, 200) + "]"
 		}
 		return p
 	case mcp.ResourceLink:
-		note := "[link to " + clipLine(b.URI, 500)
+		note := "[link to " + safe.Clip(b.URI, 500)
 		if b.Name != "" {
-			note += ", " + clipLine(b.Name, 100)
+			note += ", " + safe.Clip(b.Name, 100)
 		}
 		if b.MIMEType != "" {
-			note += ", " + clipLine(b.MIMEType, 60)
+			note += ", " + safe.Clip(b.MIMEType, 60)
 		}
 		return part{note: note + "]"}
 	}
-	return part{note: "[content of a kind that is not known: " + clipLine(string(mcp.Append(nil, c, mcp.RevisionNone)), 500) + "]"}
+	return part{note: "[content of a kind that is not known: " + safe.Clip(string(mcp.Append(nil, c, mcp.RevisionNone)), 500) + "]"}
 }
 
 func resourcePart(r mcp.ResourceContents) part {
@@ -68,7 +70,7 @@ func dataPart(what, kind string, data []byte) part {
 	if kind == "" {
 		kind = "application/octet-stream"
 	}
-	return part{note: fmt.Sprintf("[%s: %s, %s]", what, clipLine(kind, 60), sizeText(len(data))), data: data, kind: kind}
+	return part{note: fmt.Sprintf("[%s: %s, %s]", what, safe.Clip(kind, 60), sizeText(len(data))), data: data, kind: kind}
 }
 
 // minData is the length from which a base64 string counts as data, in bytes.
@@ -173,13 +175,13 @@ const maxFiles = 100
 // to a.png.
 func (s *session) writeData(data []part, file string) error {
 	if file != "-" && len(data) > maxFiles {
-		return fail(exitUnexpected, "output", "--json prints all of it", fmt.Errorf("the result has %d pieces of data, but at most %d files are written", len(data), maxFiles))
+		return exit.Fail(exit.Unexpected, "output", "--json prints all of it", fmt.Errorf("the result has %d pieces of data, but at most %d files are written", len(data), maxFiles))
 	}
 	for i, p := range data {
 		if file == "-" {
 			text := string(p.data)
 			if p.kind == "" && writerIsTerminal(s.e.stdout) { // text of the server
-				text = safeText(text)
+				text = safe.Text(text)
 			}
 			if err := s.write(text); err != nil {
 				return err
@@ -192,9 +194,9 @@ func (s *session) writeData(data []part, file string) error {
 			name = strings.TrimSuffix(file, ext) + "-" + strconv.Itoa(i+1) + ext
 		}
 		if err := writeWhole(name, p.data); err != nil {
-			return fail(exitUnexpected, "output", "", err)
+			return exit.Fail(exit.Unexpected, "output", "", err)
 		}
-		s.notes.linef("%s: %s", safeLine(name), sizeText(len(p.data)))
+		s.notes.linef("%s: %s", safe.Line(name), sizeText(len(p.data)))
 	}
 	return nil
 }
@@ -214,7 +216,7 @@ func writeWhole(name string, data []byte) error {
 // signature shows a tool as a function: name(arg: type, opt?: type).
 func signature(name string, schema json.RawMessage) string {
 	args, _ := argumentTexts(schema)
-	return safeLine(name) + args
+	return safe.Line(name) + args
 }
 
 // argumentTexts returns the arguments of a tool in parentheses, with and without their types.
@@ -222,11 +224,11 @@ func argumentTexts(schema json.RawMessage) (typed, plain string) {
 	props, _ := properties(schema)
 	var args, names []string
 	for _, p := range props {
-		arg := safeLine(p.name)
+		arg := safe.Line(p.name)
 		if !p.required {
 			arg += "?"
 		}
-		args = append(args, arg+": "+clipLine(typeText(p.schema, 0), 80))
+		args = append(args, arg+": "+safe.Clip(typeText(p.schema, 0), 80))
 		names = append(names, arg)
 	}
 	return "(" + strings.Join(args, ", ") + ")", "(" + strings.Join(names, ", ") + ")"

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/text/clip"
@@ -50,11 +51,11 @@ func (v *pingVerb) register(fs *pflag.FlagSet) {
 func (v *pingVerb) parse(args []string) error {
 	switch {
 	case len(args) > 0:
-		return usagef("ping: unexpected argument %q", clip.Characters(args[0], 60))
+		return exit.Usagef("ping: unexpected argument %q", clip.Characters(args[0], 60))
 	case v.count < 1:
-		return usagef("ping: --count %d: want at least 1", v.count)
+		return exit.Usagef("ping: --count %d: want at least 1", v.count)
 	case v.interval < 0:
-		return usagef("ping: --interval cannot be negative")
+		return exit.Usagef("ping: --interval cannot be negative")
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/mcp"
 )
 
@@ -40,7 +42,7 @@ func (v *promptVerb) register(fs *pflag.FlagSet) {
 
 func (v *promptVerb) parse(args []string) (err error) {
 	if len(args) == 0 {
-		return usageHintf("mcpwire list TARGET prompts lists them", "prompt: missing the prompt's name")
+		return exit.UsageHintf("mcpwire list TARGET prompts lists them", "prompt: missing the prompt's name")
 	}
 	v.name = args[0]
 	v.args, err = textArguments("prompt", args[1:])
@@ -56,7 +58,7 @@ func textArguments(command string, args []string) (map[string]string, error) {
 	m := map[string]string{}
 	for _, a := range list {
 		if a.raw != nil {
-			return nil, usagef("%s: invalid argument %s:=: arguments of prompts are strings (write %[2]s=…)", command, safeLine(a.name))
+			return nil, exit.Usagef("%s: invalid argument %s:=: arguments of prompts are strings (write %[2]s=…)", command, safe.Line(a.name))
 		}
 		m[a.name] = a.text
 	}
@@ -73,7 +75,7 @@ func (v *promptVerb) run(ctx context.Context, s *session) error {
 		return err
 	}
 	for i, m := range r.Messages {
-		head := "[" + safeLine(string(m.Role)) + "]\n"
+		head := "[" + safe.Line(string(m.Role)) + "]\n"
 		if i > 0 {
 			head = "\n" + head
 		}
@@ -101,7 +103,7 @@ func (v *promptVerb) warn(ctx context.Context, s *session) {
 		names = append(names, p.Name)
 	}
 	if names != nil {
-		s.notes.warnf("the server has no prompt %s%s", safeLine(v.name), didYouMean(v.name, names))
+		s.notes.warnf("the server has no prompt %s%s", safe.Line(v.name), didYouMean(v.name, names))
 	}
 }
 
@@ -110,7 +112,7 @@ func (v *promptVerb) warnArguments(p mcp.Prompt, s *session) {
 	for _, a := range p.Arguments {
 		names = append(names, a.Name)
 		if _, given := v.args[a.Name]; a.Required && !given {
-			s.notes.warnf("the prompt requires the argument %s", safeLine(a.Name))
+			s.notes.warnf("the prompt requires the argument %s", safe.Line(a.Name))
 		}
 	}
 	var unknown []string
@@ -121,6 +123,6 @@ func (v *promptVerb) warnArguments(p mcp.Prompt, s *session) {
 	}
 	slices.SortFunc(unknown, strings.Compare)
 	for _, name := range unknown {
-		s.notes.warnf("the prompt has no argument %s%s", safeLine(name), didYouMean(name, names))
+		s.notes.warnf("the prompt has no argument %s%s", safe.Line(name), didYouMean(name, names))
 	}
 }

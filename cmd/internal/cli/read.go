@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
 )
@@ -45,9 +47,9 @@ func (v *readVerb) register(fs *pflag.FlagSet) {
 func (v *readVerb) parse(args []string) error {
 	switch {
 	case len(args) == 0:
-		return usageHintf("mcpwire list TARGET resources lists them", "read: missing the resource's URI")
+		return exit.UsageHintf("mcpwire list TARGET resources lists them", "read: missing the resource's URI")
 	case len(args) > 1:
-		return usagef("read: unexpected argument %q (read takes one URI)", clip.Characters(args[1], 60))
+		return exit.Usagef("read: unexpected argument %q (read takes one URI)", clip.Characters(args[1], 60))
 	}
 	v.uri = args[0]
 	return nil
@@ -58,8 +60,8 @@ func (v *readVerb) run(ctx context.Context, s *session) error {
 	r, err := s.ReadResource(ctx, v.uri, client.WithoutCache(), client.WithProgress(s.notes.progress))
 	if err != nil {
 		if client.IsServerError(err) && client.IsNotFound(err) {
-			if f, ok := errors.AsType[*failure](s.d.failure(err)); ok && f.rpc != nil {
-				f.hint = "mcpwire list TARGET resources templates lists them"
+			if f, ok := errors.AsType[*exit.Failure](s.d.failure(err)); ok && f.RPC != nil {
+				f.Hint = "mcpwire list TARGET resources templates lists them"
 				return f
 			}
 		}
@@ -74,7 +76,7 @@ func (v *readVerb) run(ctx context.Context, s *session) error {
 		parts = append(parts, resourcePart(c))
 	}
 	if len(parts) == 0 {
-		return fail(exitAnswer, "empty", "", fmt.Errorf("the server returned no contents for %s", clipLine(v.uri, 200)))
+		return exit.Fail(exit.Answer, "empty", "", fmt.Errorf("the server returned no contents for %s", safe.Clip(v.uri, 200)))
 	}
 	file := v.file
 	if file == "" && len(parts) == 1 && parts[0].data != nil && !writerIsTerminal(s.e.stdout) {

@@ -10,8 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/playback/replay"
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
@@ -98,14 +101,14 @@ func (f *replayFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	ctx := cmd.Context()
 	src := captureSource{e, []string{f.path}, f.side.side}
 	if src.stdin() && (f.update || f.same || f.filter != "") {
-		return usagef("replay: --update, --same and --filter need a file, not standard input")
+		return exit.Usagef("replay: --update, --same and --filter need a file, not standard input")
 	}
 	if opts.Select, err = f.chosen(ctx, src); err != nil {
 		return err
 	}
 	recordings, err := replay.Read(ctx, src.events(ctx), f.readOptions())
 	if err != nil {
-		return fail(exitUnexpected, "unreadable", "mcpwire show prints a capture", err)
+		return exit.Fail(exit.Unexpected, "unreadable", "mcpwire show prints a capture", err)
 	}
 	to := new(resend.Origin)
 	if f.same {
@@ -126,20 +129,20 @@ func (f *replayFlags) options() (*replay.Options, error) {
 	opts := &replay.Options{Timing: replay.Timing(f.timing), Ignore: f.ignore, Strict: f.strict, Set: map[string][]byte{}}
 	switch {
 	case opts.Timing != replay.Fast && opts.Timing != replay.Keep:
-		return nil, usagef("replay: invalid value %q for flag --timing: want fast or keep", f.timing)
+		return nil, exit.Usagef("replay: invalid value %q for flag --timing: want fast or keep", f.timing)
 	case f.redact != "default" && f.redact != "off":
-		return nil, usagef("replay: invalid value %q for flag --redact: want default or off", f.redact)
+		return nil, exit.Usagef("replay: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.update && (f.output != "" || f.filter != "" || f.session >= 0):
-		return nil, usagef("replay: --update replaces the whole recording: it cannot be combined with --output, --filter or --session")
+		return nil, exit.Usagef("replay: --update replaces the whole recording: it cannot be combined with --output, --filter or --session")
 	}
 	for _, name := range []string{"protocol", "elicit", "sampling", "root"} {
 		if f.target.given(name) {
-			return nil, usagef("replay: --%s does not apply: the recording sets it", name)
+			return nil, exit.Usagef("replay: --%s does not apply: the recording sets it", name)
 		}
 	}
 	for _, p := range f.ignore {
 		if !strings.HasPrefix(p, "/") {
-			return nil, usagef("replay: --ignore %s: want a JSON pointer, such as /result/content", clipLine(p, 60))
+			return nil, exit.Usagef("replay: --ignore %s: want a JSON pointer, such as /result/content", safe.Clip(p, 60))
 		}
 	}
 	for _, s := range f.set {
@@ -157,16 +160,16 @@ func parseSet(s string) (pointer string, value []byte, err error) {
 	pointer, text, ok := strings.Cut(s, "=")
 	pointer, isJSON := strings.CutSuffix(pointer, ":")
 	if !ok || !strings.HasPrefix(pointer, "/") {
-		return "", nil, usagef("replay: --set: want POINTER=TEXT, such as /params/arguments/key=${KEY}")
+		return "", nil, exit.Usagef("replay: --set: want POINTER=TEXT, such as /params/arguments/key=${KEY}")
 	}
 	if text, err = expandVariables(text); err != nil {
-		return "", nil, usagef("replay: --set %s: %w", safeLine(pointer), err)
+		return "", nil, exit.Usagef("replay: --set %s: %w", safe.Line(pointer), err)
 	}
 	if !isJSON {
 		return pointer, jsonwire.AppendQuote(nil, text), nil
 	}
 	if value = []byte(strings.TrimSpace(text)); jsonwire.Valid(value, 0) != nil {
-		return "", nil, usagef("replay: --set %s:= is not JSON", safeLine(pointer))
+		return "", nil, exit.Usagef("replay: --set %s:= is not JSON", safe.Line(pointer))
 	}
 	return pointer, value, nil
 }
@@ -179,7 +182,7 @@ func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t ta
 		file = args[:dash]
 	}
 	if len(file) == 0 {
-		return t, usagef("replay: missing the recording: give a capture and a server (mcpwire replay --help)")
+		return t, exit.Usagef("replay: missing the recording: give a capture and a server (mcpwire replay --help)")
 	}
 	paths, err := captureArgs(e, "replay", file[:1])
 	if err != nil {
@@ -189,19 +192,19 @@ func (f *replayFlags) splitArgs(cmd *cobra.Command, e *env, args []string) (t ta
 	rest := file[1:]
 	switch {
 	case f.same && (dash >= 0 || len(rest) > 0 || f.target.config != ""):
-		return t, usagef("replay: --same uses the recorded server: give no other")
+		return t, exit.Usagef("replay: --same uses the recorded server: give no other")
 	case f.same:
 		return t, nil
 	case dash >= 0 && f.target.config == "":
 		if len(rest) > 0 || len(args) == dash || args[dash] == "" {
-			return t, usagef("replay: want one capture before --, and the server's command after it")
+			return t, exit.Usagef("replay: want one capture before --, and the server's command after it")
 		}
 		return targetSpec{name: commandName(args[dash:]), command: args[dash:]}, nil
 	case len(rest) == 0 && f.target.config == "":
-		return t, usagef("replay: missing the server: give a URL, a name from a host's configuration, or -- and a command; --same uses the recorded server")
+		return t, exit.Usagef("replay: missing the server: give a URL, a name from a host's configuration, or -- and a command; --same uses the recorded server")
 	}
 	if t, rest, err = splitTarget(cmd, e, rest); err == nil && len(rest) > 0 {
-		err = usagef("replay: unexpected argument %q: it takes one capture and one server", clipLine(rest[0], 60))
+		err = exit.Usagef("replay: unexpected argument %q: it takes one capture and one server", safe.Clip(rest[0], 60))
 	}
 	return t, err
 }
@@ -250,7 +253,7 @@ func (f *replayFlags) recorded(ctx context.Context, e *env, src captureSource, r
 		err = fmt.Errorf("%w", resend.ErrNoServer)
 	}
 	if err != nil {
-		return nil, fail(exitUnexpected, "no_server", "give the server: a URL, or a command after --", err)
+		return nil, exit.Fail(exit.Unexpected, "no_server", "give the server: a URL, or a command after --", err)
 	}
 	fmt.Fprintf(e.stderr, "replaying to %s\n", o.Target())
 	return o, nil
@@ -260,7 +263,7 @@ func (f *replayFlags) recorded(ctx context.Context, e *env, src captureSource, r
 func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 	t := &f.dialer.target
 	opts.Timeout = orForever(f.target.timeout)
-	opts.Resend = &resend.Options{Tool: "mcpwire " + Version, Env: t.env, Headers: t.header}
+	opts.Resend = &resend.Options{Tool: "mcpwire " + build.Version, Env: t.env, Headers: t.header}
 	to.Name, to.Command, to.Dir, to.URL = t.name, t.command, t.dir, t.url
 	to.HeaderFraming = to.HeaderFraming && f.same || f.target.framing == jsonrpc.FramingHeader
 	switch {
@@ -288,7 +291,7 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	var sum replay.Summary
 	recordings = slices.DeleteFunc(recordings, func(r *replay.Recording) bool { return !r.Has(opts.Select) })
 	if len(recordings) == 0 {
-		return fail(exitUnexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches no request of the recording"))
+		return exit.Fail(exit.Unexpected, "nothing_chosen", "mcpwire show --filter shows what a filter matches", errors.New("the filter matches no request of the recording"))
 	}
 	for _, r := range recordings {
 		out.requests += r.Requests()
@@ -327,11 +330,11 @@ func (f *replayFlags) play(ctx context.Context, e *env, recordings []*replay.Rec
 	case out.err != nil:
 		return out.err
 	case updated:
-		fmt.Fprintf(e.stderr, "%s has the server's current responses\n", safeLine(f.path))
+		fmt.Fprintf(e.stderr, "%s has the server's current responses\n", safe.Line(f.path))
 	case f.update:
-		return fail(exitFindings, "not_updated", "see the requests above", errors.New("the recording is unchanged: some messages were not sent or got no response"))
+		return exit.Fail(exit.Findings, "not_updated", "see the requests above", errors.New("the recording is unchanged: some messages were not sent or got no response"))
 	case !sum.OK():
-		return &exitStatus{exitFindings}
+		return &exit.Status{Code: exit.Findings}
 	}
 	return nil
 }
@@ -344,7 +347,7 @@ func (f *replayFlags) one(ctx context.Context, rec *replayRecorder, r *replay.Re
 	}
 	sum, err := replay.Run(ctx, r, to, w, opts)
 	if closed := done(); err == nil && closed != nil {
-		err = fail(exitUnexpected, "capture", "", fmt.Errorf("recording: %w", closed))
+		err = exit.Fail(exit.Unexpected, "capture", "", fmt.Errorf("recording: %w", closed))
 	}
 	return sum, err
 }

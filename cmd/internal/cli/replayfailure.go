@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"strings"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/playback/replay"
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/wireclient"
 )
 
@@ -20,39 +22,39 @@ func (f *replayFlags) failure(ctx context.Context, err error) error {
 	if hidden, ok := errors.AsType[*resend.RedactedError](err); ok {
 		var places []string
 		for _, p := range hidden.Pointers {
-			places = append(places, safeLine(p))
+			places = append(places, safe.Line(p))
 		}
-		return fail(exitUnexpected, "redacted", "--set POINTER=TEXT sets the redacted value, in "+strings.Join(places, " "), hidden)
+		return exit.Fail(exit.Unexpected, "redacted", "--set POINTER=TEXT sets the redacted value, in "+strings.Join(places, " "), hidden)
 	}
 	if e, ok := errors.AsType[*replay.EraError](err); ok {
-		return fail(exitUnreachable, "other_era", "mcpwire bridge translates: put it in front of the server", e)
+		return exit.Fail(exit.Unreachable, "other_era", "mcpwire bridge translates: put it in front of the server", e)
 	}
 	if e, ok := errors.AsType[*resend.HandshakeError](err); ok {
-		return fail(exitUnreachable, "handshake_refused", "mcpwire info --probe shows which revisions the server speaks", errors.New(safeLine(e.Error())))
+		return exit.Fail(exit.Unreachable, "handshake_refused", "mcpwire info --probe shows which revisions the server speaks", errors.New(safe.Line(e.Error())))
 	}
 	if e, ok := errors.AsType[*wireclient.StatusError](err); ok {
 		return f.refused(e)
 	}
 	if errors.Is(err, resend.ErrTimeout) {
-		return fail(exitUnreachable, "timeout", d.lateHint(), err)
+		return exit.Fail(exit.Unreachable, "timeout", d.lateHint(), err)
 	}
 	if e, ok := errors.AsType[*wireclient.EndedError](err); ok {
-		ready, ok := errors.AsType[*failure](d.failure(e.Err))
-		if ok && (ready.code != "unreachable" || ready.hint != "") {
+		ready, ok := errors.AsType[*exit.Failure](d.failure(e.Err))
+		if ok && (ready.Code != "unreachable" || ready.Hint != "") {
 			return ready
 		}
-		return fail(exitUnreachable, "connection_lost", "", e)
+		return exit.Fail(exit.Unreachable, "connection_lost", "", e)
 	}
 	return d.failure(err)
 }
 
 // refused returns the error for an HTTP status instead of an answer.
 func (f *replayFlags) refused(e *wireclient.StatusError) error {
-	out := &failure{status: exitUnreachable, code: "http_status", err: e, httpStatus: e.Status, url: safeURL(f.dialer.target.url)}
-	out.hint = "check the URL of the server's endpoint: many use /mcp, older ones /sse"
+	out := &exit.Failure{Status: exit.Unreachable, Code: "http_status", Err: e, HTTPStatus: e.Status, URL: safeURL(f.dialer.target.url)}
+	out.Hint = "check the URL of the server's endpoint: many use /mcp, older ones /sse"
 	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {
-		out.status, out.code = exitAuth, "auth_required"
-		out.hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+		out.Status, out.Code = exit.Auth, "auth_required"
+		out.Hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
 	}
 	return out
 }

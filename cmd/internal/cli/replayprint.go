@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/playback/replay"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace"
 )
@@ -43,7 +44,7 @@ func (p *replayPrinter) step() {
 func (p *replayPrinter) session(r *replay.Recording) {
 	p.count++
 	if !p.json {
-		p.printf("session %d  %s\n", r.Session, safeLine(r.Name))
+		p.printf("session %d  %s\n", r.Session, safe.Line(r.Name))
 	}
 }
 
@@ -88,7 +89,7 @@ func (p *replayPrinter) result(r *replay.Result) {
 	if r.Asked {
 		b.WriteString("⇠ ")
 	}
-	b.WriteString(trace.Truncate(safeLine(strings.TrimSpace(r.Method+" "+r.Target)), 100))
+	b.WriteString(trace.Truncate(safe.Line(strings.TrimSpace(r.Method+" "+r.Target)), 100))
 	if r.Live != nil {
 		b.WriteString("  " + milliseconds(*r.Live))
 		if r.Recorded != nil {
@@ -100,10 +101,10 @@ func (p *replayPrinter) result(r *replay.Result) {
 	}
 	b.WriteString("\n")
 	if r.Why != "" {
-		fmt.Fprintf(&b, "    %s\n", safeLine(r.Why))
+		fmt.Fprintf(&b, "    %s\n", safe.Line(r.Why))
 	}
 	for _, pointer := range r.Redacted {
-		fmt.Fprintf(&b, "    %s  (--set %s)\n", safeLine(pointer), shellword.Word(pointer+"=TEXT"))
+		fmt.Fprintf(&b, "    %s  (--set %s)\n", safe.Line(pointer), shellword.Word(pointer+"=TEXT"))
 	}
 	for _, d := range r.Differences {
 		p.difference(&b, d)
@@ -130,19 +131,19 @@ func (p *replayPrinter) difference(b *strings.Builder, d replay.Difference) {
 		}
 	}
 	if d.Name != "" && d.Op != "more" {
-		why = trace.Truncate(safeLine(d.Name), 80) + ": " + why
+		why = trace.Truncate(safe.Line(d.Name), 80) + ": " + why
 	}
 	if d.Note {
 		why = "note: " + why
 	}
 	if d.Op == "add" || d.Op == "remove" || d.Op == "replace" {
-		why += "  " + p.paint.in(dim, safeLine(d.Pointer))
+		why += "  " + p.paint.in(dim, safe.Line(d.Pointer))
 	}
 	fmt.Fprintf(b, "    %s\n", why)
 	old, now := jsondiff.TrimCommonPrefix(d.Old, d.New)
 	for _, x := range []struct{ sign, text string }{{"-", old}, {"+", now}} {
 		if x.text != "" {
-			fmt.Fprintf(b, "      %s %s\n", x.sign, trace.Truncate(safeLine(x.text), 160))
+			fmt.Fprintf(b, "      %s %s\n", x.sign, trace.Truncate(safe.Line(x.text), 160))
 		}
 	}
 }

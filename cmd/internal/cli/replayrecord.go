@@ -10,8 +10,12 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/playback/replay"
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/proxy/recording"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/proc/inuse"
 )
@@ -32,7 +36,7 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 	r := &replayRecorder{f: f, to: to, path: f.output}
 	if f.output != "" {
 		if _, err := os.Lstat(f.output); err == nil {
-			return nil, fail(exitUnexpected, "capture", "--output needs a file that does not exist yet", fmt.Errorf("%s exists", safeLine(f.output)))
+			return nil, exit.Fail(exit.Unexpected, "capture", "--output needs a file that does not exist yet", fmt.Errorf("%s exists", safe.Line(f.output)))
 		}
 	}
 	if !f.update {
@@ -47,7 +51,7 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 		return nil, err
 	}
 	if c, err := captures.Stat(final); err == nil && c.State == captures.Writing {
-		return nil, fail(exitUnexpected, "capture", "", fmt.Errorf("%s is still being written", safeLine(final)))
+		return nil, exit.Fail(exit.Unexpected, "capture", "", fmt.Errorf("%s is still being written", safe.Line(final)))
 	}
 	r.final, r.mode = final, info.Mode().Perm()
 	// Same directory, so that a rename can replace the file; same extension, which decides the
@@ -61,18 +65,18 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() error, error) {
 	r.count++
 	opts := &capture.Options{
-		Tool: "mcpwire " + Version, Transport: r.to.Transport, Name: rec.Name, URL: r.to.URL, Redact: redaction(r.f.redact), Append: r.count > 1,
+		Tool: "mcpwire " + build.Version, Transport: r.to.Transport, Name: rec.Name, URL: r.to.URL, Redact: recording.Redaction(r.f.redact), Append: r.count > 1,
 	}
 	if r.path == "" {
 		w := capture.NewWriter(io.Discard, opts)
 		return w, w.Close, nil
 	}
 	if opts.Append && (strings.HasSuffix(r.path, ".gz") || strings.HasSuffix(r.path, ".zst")) {
-		return nil, nil, fail(exitUsage, "usage", "select one with --session, or record to an uncompressed file", errors.New("several sessions cannot be recorded in a compressed file"))
+		return nil, nil, exit.Fail(exit.Usage, "usage", "select one with --session, or record to an uncompressed file", errors.New("several sessions cannot be recorded in a compressed file"))
 	}
 	file, err := capture.Create(r.path, opts)
 	if err != nil {
-		return nil, nil, fail(exitUnexpected, "capture", "", err)
+		return nil, nil, exit.Fail(exit.Unexpected, "capture", "", err)
 	}
 	return file.Writer, file.Close, nil
 }

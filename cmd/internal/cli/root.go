@@ -13,10 +13,12 @@ import (
 	"syscall"
 	"time"
 
-	"mcpwire/internal/base/wait"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/internal/base/wait"
 )
 
 // An env is the environment that a command runs in.
@@ -27,7 +29,7 @@ type env struct {
 	// buffered is not lost.
 	prompter *linePrompter
 	// errors is the format of errors.
-	errors errorFormat
+	errors exit.Format
 	// json reports whether the command line has --json.
 	json bool
 }
@@ -39,7 +41,7 @@ func (e *env) canAsk() bool {
 
 // Run runs the command line args, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, errorFormatOf(args), asksForJSON(args)}
+	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, exit.FormatOf(args), exit.AsksForJSON(args)}
 	root := newRoot(e, args)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}
@@ -50,9 +52,9 @@ func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	}
 	status := signalled(root)
 	if status == 0 && ctx.Err() != nil {
-		status = exitInterrupted
+		status = exit.Interrupted
 	}
-	return reportError(stderr, e.errors, err, status)
+	return exit.Report(stderr, e.errors, err, status)
 }
 
 // A helpWriter remembers write errors, which cobra ignores.
@@ -91,7 +93,7 @@ func newRoot(e *env, args []string) *cobra.Command {
 	}
 	root.Flags().Bool("version", false, "print the version")
 	root.Flags().BoolP("help", "h", false, "print this help")
-	root.PersistentFlags().Var(new(errorsFlag), "errors", "format of errors: `text` or json")
+	root.PersistentFlags().Var(new(exit.FormatFlag), "errors", "format of errors: `text` or json")
 	root.SetIn(e.stdin)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)
@@ -143,7 +145,7 @@ func addCompletion(root *cobra.Command) {
 		shells = append(shells, shell.Name())
 	}
 	unknown := func(args []string) error {
-		return usagef("completion: unknown shell %q: want %s", args[0], strings.Join(shells, ", "))
+		return exit.Usagef("completion: unknown shell %q: want %s", args[0], strings.Join(shells, ", "))
 	}
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -186,7 +188,7 @@ func finish(c *cobra.Command) {
 // runRoot handles a command line without a command or with an unknown one.
 func runRoot(cmd *cobra.Command, e *env, args []string) error {
 	if v, _ := cmd.Flags().GetBool("version"); v && len(args) == 0 {
-		_, err := io.WriteString(e.stdout, versionText())
+		_, err := io.WriteString(e.stdout, build.Text())
 		return err
 	}
 	if len(args) > 0 {
@@ -196,7 +198,7 @@ func runRoot(cmd *cobra.Command, e *env, args []string) error {
 	if err := cmd.Help(); err != nil {
 		return err
 	}
-	return usagef("missing command: see above, or start with: mcpwire demo")
+	return exit.Usagef("missing command: see above, or start with: mcpwire demo")
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
@@ -208,9 +210,9 @@ func unknownCommand(root *cobra.Command, name string) error {
 	}
 	const help = "mcpwire help lists all commands"
 	if similar := nearest(name, names); name != "" && len(similar) > 0 {
-		return usageHintf(help, "unknown command %q: did you mean %s?", name, strings.Join(similar, " or "))
+		return exit.UsageHintf(help, "unknown command %q: did you mean %s?", name, strings.Join(similar, " or "))
 	}
-	return usageHintf(help, "unknown command %q", name)
+	return exit.UsageHintf(help, "unknown command %q", name)
 }
 
 func newHelpCommand() *cobra.Command {
@@ -239,7 +241,7 @@ func newHelpCommand() *cobra.Command {
 				return unknownCommand(c, args[0])
 			}
 			if len(rest) > 0 {
-				return usagef("help: unexpected argument %q (help takes one command)", rest[0])
+				return exit.Usagef("help: unexpected argument %q (help takes one command)", rest[0])
 			}
 			return writeFullHelp(c.OutOrStdout(), found)
 		},
@@ -259,23 +261,23 @@ func flagError(cmd *cobra.Command, err error) error {
 		if e.GetSpecifiedShortnames() != "" {
 			name = "-" + e.GetSpecifiedName()
 		}
-		return usageHintf(help, "%s: unknown flag %s%s", cmd.Name(), name, similarFlag(cmd, name))
+		return exit.UsageHintf(help, "%s: unknown flag %s%s", cmd.Name(), name, similarFlag(cmd, name))
 	case *pflag.ValueRequiredError:
-		return usageHintf(help, "%s: flag --%s needs a value", cmd.Name(), e.GetFlag().Name)
+		return exit.UsageHintf(help, "%s: flag --%s needs a value", cmd.Name(), e.GetFlag().Name)
 	case *pflag.InvalidValueError:
 		cause := e.Unwrap().Error()
 		if e.GetFlag().Value.Type() == "bool" {
 			cause = "want true or false, or the flag alone"
 		}
-		return usagef("%s: invalid value %q for flag --%s: %s", cmd.Name(), e.GetValue(), e.GetFlag().Name, cause)
+		return exit.Usagef("%s: invalid value %q for flag --%s: %s", cmd.Name(), e.GetValue(), e.GetFlag().Name, cause)
 	}
-	return usageHintf(help, "%s: %w", cmd.Name(), err)
+	return exit.UsageHintf(help, "%s: %w", cmd.Name(), err)
 }
 
 // flagsOnly returns an error if there are arguments.
 func flagsOnly(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usageHintf(cmd.CommandPath()+" --help lists the flags", "%s: unexpected argument %q: it takes flags only", cmd.Name(), args[0])
+		return exit.UsageHintf(cmd.CommandPath()+" --help lists the flags", "%s: unexpected argument %q: it takes flags only", cmd.Name(), args[0])
 	}
 	return nil
 }
@@ -294,9 +296,9 @@ const gracePeriod = 5 * time.Second
 // signalStatus returns the exit status of a command that a signal ended, as in shells.
 func signalStatus(s os.Signal) int {
 	if s == syscall.SIGTERM {
-		return exitTerminated
+		return exit.Terminated
 	}
-	return exitInterrupted
+	return exit.Interrupted
 }
 
 // handleSignals makes SIGINT and SIGTERM cancel the command's context. A second signal ends the

@@ -11,6 +11,12 @@ import (
 	"golang.org/x/term"
 )
 
+// writerIsTerminal reports whether w writes to a terminal.
+func writerIsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isTerminal(f)
+}
+
 // isTerminal reports whether f is a terminal. The file mode doesn't tell: /dev/zero is a character
 // device too, and on Windows the console looks like NUL.
 func isTerminal(f *os.File) (yes bool) {

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"mcpwire/cmd/internal/exit"
 )
 
 var update = flag.Bool("u", false, "write what the scripts' commands print, and the import picture, where they are expected")
@@ -42,7 +44,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// otherwise each process sleeps for a second at its exit
 			env.Setenv("GORACE", "atexit_sleep_ms=1")
-			env.Setenv(errorsVariable, formatJSON) // shows the code; usage.txtar shows the text
+			env.Setenv(exit.FormatVariable, formatJSON) // shows the code; usage.txtar shows the text
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

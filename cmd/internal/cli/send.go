@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
@@ -95,14 +98,14 @@ func (v *sender) register(fs *pflag.FlagSet) {
 
 func (v *sender) parse(args []string) error {
 	if v.raw && v.batch {
-		return usagef("send: --raw and --batch exclude each other")
+		return exit.Usagef("send: --raw and --batch exclude each other")
 	}
 	if v.wait < 0 || v.count < 0 {
-		return usagef("send: --wait and --number cannot be negative")
+		return exit.Usagef("send: --wait and --number cannot be negative")
 	}
 	if len(args) == 0 {
 		if isTerminal(v.e.stdin) {
-			return usagef("send: missing the message: give JSON, @FILE, or - for standard input")
+			return exit.Usagef("send: missing the message: give JSON, @FILE, or - for standard input")
 		}
 		args = []string{"-"}
 	}
@@ -110,7 +113,7 @@ func (v *sender) parse(args []string) error {
 	for _, arg := range args {
 		text, err := readInput(v.e, arg)
 		if err != nil {
-			return usagef("send: %w", err)
+			return exit.Usagef("send: %w", err)
 		}
 		v.messages = append(v.messages, text)
 	}
@@ -120,7 +123,7 @@ func (v *sender) parse(args []string) error {
 		v.messages = [][]byte{append(append([]byte{'['}, bytes.Join(v.messages, []byte{','})...), ']')}
 	}
 	if len(v.messages) == 0 || v.raw && len(v.messages[0]) == 0 {
-		return usagef("send: nothing to send")
+		return exit.Usagef("send: nothing to send")
 	}
 	return nil
 }
@@ -203,8 +206,8 @@ func describe(message []byte) string {
 		return "batch of " + strconv.Itoa(len(list))
 	}
 	v := list[0]
-	id := clipLine(v.id.String(), 60)
-	method := clipLine(v.method, 100)
+	id := safe.Clip(v.id.String(), 60)
+	method := safe.Clip(v.method, 100)
 	switch {
 	case !v.json:
 		return "no JSON"
@@ -243,7 +246,7 @@ func (v *sender) init(d *dialer) (r mcp.Revision, why string, err error) {
 	case wanted != nil:
 		return wanted[len(wanted)-1], "", nil
 	case first.version != "":
-		return mcp.RevisionNone, "no handshake: the message is modern, with revision " + clipLine(first.version, 40), nil
+		return mcp.RevisionNone, "no handshake: the message is modern, with revision " + safe.Clip(first.version, 40), nil
 	case first.method == mcp.MethodInitialize:
 		return mcp.RevisionNone, "no handshake except yours", nil
 	}
@@ -281,7 +284,7 @@ func (v *sender) sent(message []byte, how string) {
 func (v *sender) received(message []byte, how string) error {
 	v.out.notes.linef("← %9s  %s%s (%s)", v.clock(), how, describe(message), sizeText(len(message)))
 	if writerIsTerminal(v.e.stdout) {
-		return v.out.write(safeText(string(message)) + "\n")
+		return v.out.write(safe.Text(string(message)) + "\n")
 	}
 	return v.out.write(string(message) + "\n")
 }
@@ -342,19 +345,19 @@ func (o *outstanding) missing(v *sender, d *dialer) error {
 	for id = range o.ids {
 		break
 	}
-	what := "request " + clipLine(id, 60)
+	what := "request " + safe.Clip(id, 60)
 	if len(o.ids) > 1 {
 		what = strconv.Itoa(len(o.ids)) + " requests"
 	}
 	if o.ended {
-		return fail(exitUnreachable, "no_answer", "", d.withTail(errors.New("no response to "+what+", and none can arrive")))
+		return exit.Fail(exit.Unreachable, "no_answer", "", d.withTail(errors.New("no response to "+what+", and none can arrive")))
 	}
-	return fail(exitUnreachable, "timeout", "--wait allows more time", d.withTail(fmt.Errorf("no response to %s, and nothing else for %v", what, v.wait)))
+	return exit.Fail(exit.Unreachable, "timeout", "--wait allows more time", d.withTail(fmt.Errorf("no response to %s, and nothing else for %v", what, v.wait)))
 }
 
 // initializeRequest returns the request that opens a session.
 func initializeRequest(r mcp.Revision) []byte {
-	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: Version}}
+	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: build.Version}}
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, mcp.Append(nil, &params, mcp.RevisionNone))
 }
 
@@ -363,17 +366,17 @@ func initializeRequest(r mcp.Revision) []byte {
 func (v *sender) greeted(answer []byte) (string, error) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(answer, &m, 0); err != nil {
-		return "", errors.New("the response to initialize is not a message (--no-init skips the handshake): " + clipLine(string(answer), 300))
+		return "", errors.New("the response to initialize is not a message (--no-init skips the handshake): " + safe.Clip(string(answer), 300))
 	}
 	if m.Kind == jsonrpc.KindError {
 		f := rpcFailure(m.Err(), mcp.MethodInitialize)
-		f.hint = "--protocol modern or --no-init skip the handshake"
+		f.Hint = "--protocol modern or --no-init skip the handshake"
 		return "", f
 	}
 	var r mcp.InitializeResult
 	if err := r.UnmarshalJSON(m.Result); err != nil {
 		return "", fmt.Errorf("the response to initialize is invalid (--no-init skips the handshake): %w", err)
 	}
-	v.out.notes.linef("handshake: legacy, revision %s, with %s %s", clipLine(r.ProtocolVersion, 40), clipLine(r.ServerInfo.Name, 100), clipLine(r.ServerInfo.Version, 40))
+	v.out.notes.linef("handshake: legacy, revision %s, with %s %s", safe.Clip(r.ProtocolVersion, 40), safe.Clip(r.ServerInfo.Name, 100), safe.Clip(r.ServerInfo.Version, 40))
 	return r.ProtocolVersion, nil
 }

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/net/sse"
 	"mcpwire/jsonrpc"
@@ -32,7 +35,7 @@ const maxBody = jsonrpc.DefaultMaxFrame
 // rawHTTP returns a raw client of the server.
 func (d *dialer) rawHTTP(maxMessage int) *wireclient.HTTP {
 	return &wireclient.HTTP{
-		Transport: d.http, UserAgent: "mcpwire/" + Version, Header: d.target.header, MaxMessage: maxMessage, HeaderMirror: new(wireclient.HeaderMirror),
+		Transport: d.http, UserAgent: "mcpwire/" + build.Version, Header: d.target.header, MaxMessage: maxMessage, HeaderMirror: new(wireclient.HeaderMirror),
 	}
 }
 
@@ -79,7 +82,7 @@ func (p *poster) exchange(ctx context.Context, q *wireclient.Request) (*httpRepl
 	x, err := p.NewExchange(ctx, q)
 	if err != nil {
 		cancel(nil)
-		return nil, usagef("send: bad URL: %s", p.d.target.name)
+		return nil, exit.Usagef("send: bad URL: %s", p.d.target.name)
 	}
 	r := &httpReply{x, cancel}
 	late := r.cancelAfter(orForever(p.d.flags.timeout), context.DeadlineExceeded)
@@ -141,15 +144,15 @@ func (p *poster) status(r *httpReply) {
 	resp := r.Response
 	kind := ""
 	if v := resp.Header.Get("Content-Type"); v != "" {
-		kind = "  " + clipLine(v, 100)
+		kind = "  " + safe.Clip(v, 100)
 	}
-	p.d.notes.linef("← %9s  %s %s%s", p.v.clock(), resp.Proto, clipLine(resp.Status, 100), kind)
+	p.d.notes.linef("← %9s  %s %s%s", p.v.clock(), resp.Proto, safe.Clip(resp.Status, 100), kind)
 	if !p.d.flags.verbose {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(resp.Header)) {
 		for _, value := range resp.Header[name] {
-			p.d.notes.linef("             %s: %s", safeLine(name), clipLine(value, 1000))
+			p.d.notes.linef("             %s: %s", safe.Line(name), safe.Clip(value, 1000))
 		}
 	}
 }
@@ -168,7 +171,7 @@ func (p *poster) events(r *httpReply, open *outstanding) error {
 		case errors.Is(err, errIdle):
 			return open.missing(p.v, p.d)
 		case errors.Is(err, sse.ErrTooLarge):
-			p.d.notes.linef("← %9s  %s", p.v.clock(), safeLine(err.Error()))
+			p.d.notes.linef("← %9s  %s", p.v.clock(), safe.Line(err.Error()))
 			continue
 		case err == io.EOF:
 			open.ended = true
@@ -194,10 +197,10 @@ func (p *poster) events(r *httpReply, open *outstanding) error {
 func sseText(e *capture.SSE) string {
 	text := ""
 	if e.Event != "" {
-		text += " " + clipLine(e.Event, 60)
+		text += " " + safe.Clip(e.Event, 60)
 	}
 	if e.HasID {
-		text += " id " + clipLine(e.ID, 60)
+		text += " id " + safe.Clip(e.ID, 60)
 	}
 	if e.HasRetry {
 		text += " retry " + e.Retry.String()
@@ -237,12 +240,12 @@ func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
 
 // refused returns the error for a server that rejects initialize.
 func (p *poster) refused(r *httpReply, body []byte) error {
-	f := &failure{status: exitUnreachable, code: "http_status", httpStatus: r.Status(), hint: "--no-init and --protocol modern skip the handshake"}
+	f := &exit.Failure{Status: exit.Unreachable, Code: "http_status", HTTPStatus: r.Status(), Hint: "--no-init and --protocol modern skip the handshake"}
 	if r.Status() == http.StatusUnauthorized || r.Status() == http.StatusForbidden {
-		f.status, f.code = exitAuth, "auth_required"
+		f.Status, f.Code = exit.Auth, "auth_required"
 	}
-	f.url = safeURL(p.d.target.url)
-	f.err = fmt.Errorf("the response to initialize has HTTP status %d: %s", r.Status(), clipLine(string(body), 300))
+	f.URL = safeURL(p.d.target.url)
+	f.Err = fmt.Errorf("the response to initialize has HTTP status %d: %s", r.Status(), safe.Clip(string(body), 300))
 	return f
 }
 
@@ -337,7 +340,7 @@ func (p *poster) endpoint(stream *httpReply) error {
 		}
 		to, err := wireclient.Endpoint(base, in.Data)
 		if err != nil {
-			return fmt.Errorf("the endpoint event names another origin: %s", clipLine(string(in.Data), 200))
+			return fmt.Errorf("the endpoint event names another origin: %s", safe.Clip(string(in.Data), 200))
 		}
 		p.url = to.String()
 		p.d.notes.linef("endpoint: %s", safeURL(p.url))

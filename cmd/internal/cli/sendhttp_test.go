@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"testing"
+
+	"mcpwire/cmd/internal/exit"
 )
 
 // TestSendUnanswered sends a request to servers that do not respond, in every possible way.
@@ -18,18 +20,18 @@ func TestSendUnanswered(t *testing.T) {
 		status  int
 		code    string
 	}{
-		{"accepted", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, exitUnreachable, "no_answer"},
+		{"accepted", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, exit.Unreachable, "no_answer"},
 		{"stream that ends", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
 			io.WriteString(w, ": nothing\n\n")
-		}, exitUnreachable, "no_answer"},
+		}, exit.Unreachable, "no_answer"},
 		{"body that does not end", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, `{"jsonrpc":`)
 			http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}, exitUnreachable, "timeout"},
-		{"status alone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, exitOK, ""},
+		}, exit.Unreachable, "timeout"},
+		{"status alone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, exit.OK, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv("MCPWIRE_HOME", t.TempDir())
@@ -49,7 +51,7 @@ func TestSendUnanswered(t *testing.T) {
 				t.Errorf("status %d, want %d", got, tt.status)
 			}
 			lines := bytes.Split(bytes.TrimSpace(stderr.Bytes()), []byte("\n"))
-			var line errorLine
+			var line exit.ErrorLine
 			_ = json.Unmarshal(lines[len(lines)-1], &line) // empty for any other line
 			if line.Error.Code != tt.code {
 				t.Errorf("code %q, want %q:\n%s", line.Error.Code, tt.code, stderr.String())

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -86,7 +88,7 @@ func (v *sender) handshake(ctx context.Context, d *dialer, p *pipe, r mcp.Revisi
 				return err
 			}
 		case <-timer.C:
-			return fail(exitUnreachable, "timeout", "--no-init skips the handshake", d.withTail(fmt.Errorf("no response to initialize within %v", d.flags.connectTimeout)))
+			return exit.Fail(exit.Unreachable, "timeout", "--no-init skips the handshake", d.withTail(fmt.Errorf("no response to initialize within %v", d.flags.connectTimeout)))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -145,7 +147,7 @@ func (v *sender) await(ctx context.Context, d *dialer, p *pipe, written <-chan e
 		case err := <-written:
 			written = nil
 			if err != nil {
-				d.notes.linef("not everything was sent: %s", clipLine(err.Error(), 300))
+				d.notes.linef("not everything was sent: %s", safe.Clip(err.Error(), 300))
 			}
 			idle.Reset(v.wait)
 		case in := <-p.Frames():
@@ -187,6 +189,6 @@ func (v *sender) endOf(err error, open *outstanding) error {
 	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
 		text = exitText(e).Error()
 	}
-	v.out.notes.linef("← %9s  %s", v.clock(), clipText(text, 4000))
+	v.out.notes.linef("← %9s  %s", v.clock(), safe.ClipText(text, 4000))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/build"
 	"mcpwire/cmd/internal/demo"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -177,5 +178,5 @@ func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 			log.Log(context.Background(), stdio.LevelTrace, arrow+string(message))
 		}
 	}
-	return demo.New(Version, opts)
+	return demo.New(build.Version, opts)
 }

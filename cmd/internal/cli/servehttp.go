@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/server"
 	"mcpwire/streamable"
@@ -93,26 +95,26 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 func (f *httpFlags) check(set func(name string) bool) error {
 	for _, name := range []string{"path", "host", "origin", "token-env", "jwks", "issuer", "audience", "scope", "tls-cert", "tls-key", "h2c", "sse", "ndjson", "behind", "insecure"} {
 		if set(name) && f.addr == "" {
-			return usagef("serve: --%s needs --http ADDRESS", name)
+			return exit.Usagef("serve: --%s needs --http ADDRESS", name)
 		}
 	}
 	switch {
 	case f.addr == "":
 		return nil
 	case set("framing"):
-		return usagef("serve: --framing is for standard input and output, not for --http")
+		return exit.Usagef("serve: --framing is for standard input and output, not for --http")
 	case !strings.HasPrefix(f.path, "/"):
-		return usagef("serve: --path %q must begin with /", f.path)
+		return exit.Usagef("serve: --path %q must begin with /", f.path)
 	case (f.certFile == "") != (f.keyFile == ""):
-		return usagef("serve: --tls-cert and --tls-key go together")
+		return exit.Usagef("serve: --tls-cert and --tls-key go together")
 	case f.issuer != "" && f.tokenEnv != "":
-		return usagef("serve: --token-env and --issuer exclude each other")
+		return exit.Usagef("serve: --token-env and --issuer exclude each other")
 	case (f.issuer == "") != (f.audience == ""):
-		return usagef("serve: --issuer and --audience go together")
+		return exit.Usagef("serve: --issuer and --audience go together")
 	case f.jwks != "" && f.issuer == "":
-		return usagef("serve: --jwks needs --issuer and --audience")
+		return exit.Usagef("serve: --jwks needs --issuer and --audience")
 	case len(f.scopes) > 0 && f.issuer == "":
-		return usagef("serve: --scope needs --issuer and --audience")
+		return exit.Usagef("serve: --scope needs --issuer and --audience")
 	}
 	return nil
 }
@@ -168,7 +170,7 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 		Hosts: f.publicHosts(), Origins: f.origins, Guard: guard, ClientAddr: f.clientAddr(), Limits: streamable.Limits{MaxBody: maxBody}, NDJSON: f.ndjson, Logger: log,
 	})
 	if err != nil {
-		return usagef("serve: --host or --origin: %w", err)
+		return exit.Usagef("serve: --host or --origin: %w", err)
 	}
 	others := map[string]http.Handler{}
 	if f.sse {
@@ -180,9 +182,9 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 			others[path] = guard.Metadata()
 		}
 	}
-	r, err := newRouter(f.path, h, others)
+	r, err := endpoint.NewRouter(f.path, h, others)
 	if err != nil {
-		return usagef("serve: --path: %w", err)
+		return exit.Usagef("serve: --path: %w", err)
 	}
 	scheme := "http"
 	if f.certFile != "" {

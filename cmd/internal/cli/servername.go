@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"mcpwire/cmd/internal/text/safe"
 )
 
 // serverName returns the name for the server that a command starts. For programs that only start
@@ -14,14 +16,14 @@ func serverName(command []string) string {
 	for {
 		rest, name := launched(command)
 		if name != "" {
-			return clipLine(name, 100)
+			return safe.Clip(name, 100)
 		}
 		if len(rest) == 0 {
 			break
 		}
 		command = rest
 	}
-	return clipLine(programName(command[0]), 100)
+	return safe.Clip(programName(command[0]), 100)
 }
 
 // programName returns the name of a program without its folder and suffix.

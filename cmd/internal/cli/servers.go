@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/lazyregexp"
@@ -53,7 +55,7 @@ func completeHosts(*cobra.Command, []string, string) ([]string, cobra.ShellCompD
 // checkHost returns an error if host is unknown.
 func checkHost(command, host string) error {
 	if host != "" && !slices.Contains(hosts.Names(), host) {
-		return usagef("%s: unknown host %q (known: %s)", command, host, strings.Join(hosts.Names(), ", "))
+		return exit.Usagef("%s: unknown host %q (known: %s)", command, host, strings.Join(hosts.Names(), ", "))
 	}
 	return nil
 }
@@ -233,7 +235,7 @@ func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) e
 	if err := enc.Encode(out); err != nil {
 		return err
 	}
-	_, err := w.Write(safeJSON(b.Bytes()))
+	_, err := w.Write(safe.JSON(b.Bytes()))
 	return err
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -52,7 +54,7 @@ func newShellCommand(e *env) *cobra.Command {
 				return err
 			}
 			if len(rest) > 0 {
-				return usagef("shell: unexpected argument %q", clip.Characters(rest[0], 60))
+				return exit.Usagef("shell: unexpected argument %q", clip.Characters(rest[0], 60))
 			}
 			d, err := newDialer(e, t, &f)
 			if err != nil {
@@ -133,7 +135,7 @@ func (sh *shell) onNotification(method string, params []byte) {
 		sh.s.notes.logParams(params)
 	default:
 		sh.words.changed()
-		sh.s.notes.linef("• %s %s", clipLine(method, 100), clipLine(string(jsonwire.AppendCompact(nil, params)), 500))
+		sh.s.notes.linef("• %s %s", safe.Clip(method, 100), safe.Clip(string(jsonwire.AppendCompact(nil, params)), 500))
 	}
 }
 
@@ -151,7 +153,7 @@ func (sh *shell) subscribe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, subscribeTimeout)
 	defer cancel()
 	if _, err := sh.s.ListenFunc(ctx, filter, func(client.Event) {}); err != nil {
-		sh.s.notes.linef("no notifications of changes: %s", clipLine(err.Error(), 200))
+		sh.s.notes.linef("no notifications of changes: %s", safe.Clip(err.Error(), 200))
 	}
 }
 
@@ -162,7 +164,7 @@ func (sh *shell) welcome() {
 		return
 	}
 	info := sh.s.Profile().Server
-	sh.s.notes.linef("connected to %s %s, %s revision %v; help lists the commands", clipLine(info.Name, 100), clipLine(info.Version, 40), eraName(sh.s.Revision()), sh.s.Revision())
+	sh.s.notes.linef("connected to %s %s, %s revision %v; help lists the commands", safe.Clip(info.Name, 100), safe.Clip(info.Version, 40), eraName(sh.s.Revision()), sh.s.Revision())
 }
 
 // errQuit ends the shell.
@@ -217,7 +219,7 @@ func (sh *shell) status() error {
 	if sh.last == nil {
 		return nil
 	}
-	return &exitStatus{statusOf(sh.last)}
+	return &exit.Status{Code: statusOf(sh.last)}
 }
 
 // one runs a command. SIGINT interrupts it.
@@ -238,14 +240,14 @@ func (sh *shell) one(ctx context.Context, line string) (interrupted bool, err er
 func (sh *shell) run(ctx context.Context, line string) error {
 	words, err := splitLine(line)
 	if err != nil {
-		return usagef("%w", err)
+		return exit.Usagef("%w", err)
 	}
 	if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 		return nil
 	}
 	v := sh.verb(words[0])
 	if v == nil {
-		return usageHintf("help lists the commands", "unknown command %q%s", clip.Characters(words[0], 40), didYouMean(words[0], shellVerbs()))
+		return exit.UsageHintf("help lists the commands", "unknown command %q%s", clip.Characters(words[0], 40), didYouMean(words[0], shellVerbs()))
 	}
 	fs := pflag.NewFlagSet(words[0], pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
@@ -254,7 +256,7 @@ func (sh *shell) run(ctx context.Context, line string) error {
 		if errors.Is(err, pflag.ErrHelp) {
 			return sh.write(verbHelp(words[0], v))
 		}
-		return usagef("%s: %w", safeLine(words[0]), err)
+		return exit.Usagef("%s: %w", safe.Line(words[0]), err)
 	}
 	if err := v.parse(fs.Args()); err != nil {
 		return err
@@ -302,23 +304,23 @@ func (sh *shell) verb(name string) verb {
 type pipeSource struct {
 	prompter linePrompter
 	stderr   io.Writer
-	errors   errorFormat
+	errors   exit.Format
 }
 
 func (p *pipeSource) interactive() bool { return false }
 
 func (p *pipeSource) line(ctx context.Context) (string, error) { return p.prompter.ask(ctx, "") }
 
-func (p *pipeSource) failed(err error) { reportError(p.stderr, p.errors, err, exitInterrupted) }
+func (p *pipeSource) failed(err error) { exit.Report(p.stderr, p.errors, err, exit.Interrupted) }
 
 // signalEnd returns the error for a shell that a signal ended: SIGTERM ends the shell's context,
 // SIGINT only that of a command.
 func signalEnd(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return &exitStatus{exitTerminated}
+		return &exit.Status{Code: exit.Terminated}
 	}
-	return &exitStatus{exitInterrupted}
+	return &exit.Status{Code: exit.Interrupted}
 }
 
 // statusOf returns the exit status for an error.
-func statusOf(err error) int { return reportError(io.Discard, errorsAsText, err, exitInterrupted) }
+func statusOf(err error) int { return exit.Report(io.Discard, exit.AsText, err, exit.Interrupted) }

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/term"
+
+	"mcpwire/cmd/internal/exit"
 )
 
 const shellPrompt = "mcp> "
@@ -58,7 +60,7 @@ func (s *termSource) failed(err error) {
 		_, _ = io.WriteString(s, "interrupted\n")
 		return
 	}
-	_, _ = io.WriteString(s, plainError(err))
+	_, _ = io.WriteString(s, exit.Text(err))
 }
 
 func (s *termSource) line(ctx context.Context) (string, error) { return s.read(ctx, shellPrompt) }

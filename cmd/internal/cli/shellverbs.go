@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -27,7 +28,7 @@ type requestVerb struct {
 }
 
 func (v *requestVerb) parse(args []string) error {
-	usage := usagef("send: want METHOD [PARAMS], or a message (mcpwire send, outside the shell, sends anything)")
+	usage := exit.Usagef("send: want METHOD [PARAMS], or a message (mcpwire send, outside the shell, sends anything)")
 	if len(args) == 0 || len(args) > 2 {
 		return usage
 	}
@@ -84,10 +85,10 @@ type logVerb struct {
 
 func (v *logVerb) parse(args []string) error {
 	if len(args) != 1 {
-		return usagef("log: want a level: debug, info, notice, warning, error, critical, alert or emergency")
+		return exit.Usagef("log: want a level: debug, info, notice, warning, error, critical, alert or emergency")
 	}
 	if err := v.level.Set(args[0]); err != nil {
-		return usagef("log: %w", err)
+		return exit.Usagef("log: %w", err)
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ type quitVerb struct{ noFlags }
 
 func (*quitVerb) parse(args []string) error {
 	if len(args) > 0 {
-		return usagef("quit takes no arguments")
+		return exit.Usagef("quit takes no arguments")
 	}
 	return nil
 }
@@ -123,9 +124,9 @@ type helpVerb struct {
 func (v *helpVerb) parse(args []string) error {
 	switch {
 	case len(args) > 1:
-		return usagef("help takes one command")
+		return exit.Usagef("help takes one command")
 	case len(args) == 1 && v.shell.verb(args[0]) == nil:
-		return usagef("unknown command %q%s", clip.Characters(args[0], 40), didYouMean(args[0], shellVerbs()))
+		return exit.Usagef("unknown command %q%s", clip.Characters(args[0], 40), didYouMean(args[0], shellVerbs()))
 	case len(args) == 1:
 		v.about = args[0]
 	}

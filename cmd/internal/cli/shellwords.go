@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/mcp"
 )
 
@@ -113,7 +114,7 @@ func (w *vocabulary) candidates(words []string) []string {
 	}
 	var fits []string
 	for _, c := range list {
-		if strings.HasPrefix(c, last) && safeLine(c) == c && !strings.ContainsAny(c, " '\"\\") {
+		if strings.HasPrefix(c, last) && safe.Line(c) == c && !strings.ContainsAny(c, " '\"\\") {
 			fits = append(fits, c)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/filter"
 )
@@ -85,17 +86,17 @@ func (f *showFlags) check(s captureSource) error {
 	twice := f.number != "" || f.raw || f.frames && f.parsed != nil
 	switch {
 	case modes > 1:
-		return usagef("show: --raw, --json and --frames exclude each other")
+		return exit.Usagef("show: --raw, --json and --frames exclude each other")
 	case f.window.given() && (f.number != "" || f.raw || f.frames):
-		return usagef("show: --since and --last cannot be combined with -n, --raw and --frames")
+		return exit.Usagef("show: --since and --last cannot be combined with -n, --raw and --frames")
 	case f.follow && f.window.last > 0:
-		return usagef("show: --last cannot be combined with --follow")
+		return exit.Usagef("show: --last cannot be combined with --follow")
 	case f.follow && (f.number != "" || f.raw || f.frames):
-		return usagef("show: --follow can only be combined with --filter and --json")
+		return exit.Usagef("show: --follow can only be combined with --filter and --json")
 	case f.follow && len(s.paths) > 1 && s.stdin():
-		return usagef("show: --follow follows either files or standard input")
+		return exit.Usagef("show: --follow follows either files or standard input")
 	case twice && s.stdin():
-		return usagef("show: -n, --raw and --frames with a filter read the input twice, and standard input can only be read once: give a file")
+		return exit.Usagef("show: -n, --raw and --frames with a filter read the input twice, and standard input can only be read once: give a file")
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func runShow(cmd *cobra.Command, e *env, f *showFlags, args []string) error {
 		digits := strings.TrimLeft(f.number, "abcdefghijklmnopqrstuvwxyz")
 		f.capture = strings.TrimSuffix(f.number, digits)
 		if f.from, f.to, ok = filter.ParseRange(digits); !ok {
-			return usagef("show: -n needs a number, or a range such as 12-20 or 12-, not %q", f.number)
+			return exit.Usagef("show: -n needs a number, or a range such as 12-20 or 12-, not %q", f.number)
 		}
 	}
 	window, err := f.window.parse("show", time.Now())
@@ -188,7 +189,7 @@ func parseFilter(command, text string) (*filter.Filter, error) {
 	}
 	f, err := filter.Parse(text)
 	if err != nil {
-		return nil, usagef("%s: %w", command, err)
+		return nil, exit.Usagef("%s: %w", command, err)
 	}
 	return f, nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/json/jsonwire"
 )
@@ -80,7 +81,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 			return nil
 		}
 		if p.count > maxInFull {
-			return usagef("show: -n %s selects more than %d exchanges: select fewer, or omit -n for a list", f.number, maxInFull)
+			return exit.Usagef("show: -n %s selects more than %d exchanges: select fewer, or omit -n for a list", f.number, maxInFull)
 		}
 		first := r.N
 		for _, n := range r.Events {
@@ -96,7 +97,7 @@ func pickEvents(ctx context.Context, s captureSource, f *showFlags) (*picker, er
 		err = nil
 	}
 	if err == nil && f.number != "" && p.count == 0 {
-		err = fail(exitUnexpected, "no_event", "the first column of mcpwire show has the numbers", fmt.Errorf("no event %s", f.number))
+		err = exit.Fail(exit.Unexpected, "no_event", "the first column of mcpwire show has the numbers", fmt.Errorf("no event %s", f.number))
 	}
 	return p, err
 }

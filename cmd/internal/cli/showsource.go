@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/filter"
 )
@@ -139,13 +140,13 @@ func (s captureSource) one(ctx context.Context, path string, follow bool) iter.S
 		for e, err := range events {
 			switch {
 			case errors.Is(err, errors.ErrUnsupported):
-				err = usagef("show: --follow cannot read a compressed capture; without it, it is read to its end")
+				err = exit.Usagef("show: --follow cannot read a compressed capture; without it, it is read to its end")
 			case err != nil:
-				err = fail(exitUnexpected, "unreadable", "", fmt.Errorf("%s: %w", path, err))
+				err = exit.Fail(exit.Unexpected, "unreadable", "", fmt.Errorf("%s: %w", path, err))
 			case ctx.Err() != nil:
 				err = ctx.Err()
 			case first && e.Kind == capture.KindGap && e.N == 0 && r.Head() == nil:
-				err = fail(exitUnexpected, "not_a_capture", "captures are NDJSON, see doc/capture-format.md; mcpwire tap records them",
+				err = exit.Fail(exit.Unexpected, "not_a_capture", "captures are NDJSON, see doc/capture-format.md; mcpwire tap records them",
 					fmt.Errorf("%s is not a capture: its first line is not an event", path))
 			}
 			first = false

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
 	"mcpwire/skills"
@@ -61,11 +63,11 @@ func (v *skillsVerb) register(flags *pflag.FlagSet) {
 func (v *skillsVerb) parse(args []string) error {
 	switch {
 	case len(args) > 2:
-		return usagef("skills: unexpected argument %q (skills takes one NAME and one PATH)", clip.Characters(args[2], 60))
+		return exit.Usagef("skills: unexpected argument %q (skills takes one NAME and one PATH)", clip.Characters(args[2], 60))
 	case len(args) == 2 && v.verify:
-		return usagef("skills: PATH or --verify, not both")
+		return exit.Usagef("skills: PATH or --verify, not both")
 	case len(args) == 2 && v.json:
-		return usagef("skills: PATH or --json, not both")
+		return exit.Usagef("skills: PATH or --json, not both")
 	case len(args) == 2:
 		v.path = args[1]
 		fallthrough
@@ -77,7 +79,7 @@ func (v *skillsVerb) parse(args []string) error {
 
 func (v *skillsVerb) run(ctx context.Context, s *session) error {
 	if s.Profile().Capabilities.Extensions["io.modelcontextprotocol/skills"] == nil {
-		return fail(exitAnswer, "unsupported", "", errors.New("the server declares no skills"))
+		return exit.Fail(exit.Answer, "unsupported", "", errors.New("the server declares no skills"))
 	}
 	// The list continues after an entry that is invalid. The last error decides the exit status.
 	var failed error
@@ -85,7 +87,7 @@ func (v *skillsVerb) run(ctx context.Context, s *session) error {
 	for skill, err := range skills.List(ctx, s.Client) {
 		if err != nil {
 			if failed != nil {
-				s.notes.warnf("%s", clipLine(failed.Error(), 1000))
+				s.notes.warnf("%s", safe.Clip(failed.Error(), 1000))
 			}
 			failed = err
 			continue
@@ -112,11 +114,11 @@ func (v *skillsVerb) run(ctx context.Context, s *session) error {
 	case failed != nil:
 		return failed
 	case v.name != "" && !found:
-		return fail(exitAnswer, "not_found", "mcpwire skills TARGET lists them", fmt.Errorf("the server lists no skill %s", clipLine(v.name, 200)))
+		return exit.Fail(exit.Answer, "not_found", "mcpwire skills TARGET lists them", fmt.Errorf("the server lists no skill %s", safe.Clip(v.name, 200)))
 	case !found:
 		s.notes.linef("the server lists no skills")
 	case differ:
-		return &exitStatus{exitFindings}
+		return &exit.Status{Code: exit.Findings}
 	}
 	return nil
 }
@@ -178,16 +180,16 @@ func (v *skillsVerb) show(s *session, skill *skillJSON) error {
 		}
 		return s.writeValue(text)
 	case !v.verify:
-		return s.write(fmt.Sprintf("%s — %s\n  %s (%s)\n", clipLine(skill.Name, 100), clipLine(skill.Description, 1000), clipLine(skill.URI, 300), skill.contents()))
+		return s.write(fmt.Sprintf("%s — %s\n  %s (%s)\n", safe.Clip(skill.Name, 100), safe.Clip(skill.Description, 1000), safe.Clip(skill.URI, 300), skill.contents()))
 	case len(skill.Findings) == 0:
 		result := skill.contents()
 		if skill.Files != nil {
 			result = "verified " + plural.Of(len(skill.Files), "file")
 		}
-		return s.write(fmt.Sprintf("%s: %s\n", clipLine(skill.URI, 300), result))
+		return s.write(fmt.Sprintf("%s: %s\n", safe.Clip(skill.URI, 300), result))
 	}
 	for _, f := range skill.Findings {
-		if err := s.write(fmt.Sprintf("%s: %s\n", clipLine(skill.URI, 300), clipLine(f.Message, 1000))); err != nil {
+		if err := s.write(fmt.Sprintf("%s: %s\n", safe.Clip(skill.URI, 300), safe.Clip(f.Message, 1000))); err != nil {
 			return err
 		}
 	}
@@ -204,9 +206,9 @@ func (v *skillsVerb) read(ctx context.Context, s *session, skill *skills.Skill) 
 	if errors.Is(err, skills.ErrMismatch) {
 		var files []string
 		for _, f := range skill.Files {
-			files = append(files, clipLine(f.Path, 100))
+			files = append(files, safe.Clip(f.Path, 100))
 		}
-		return fail(exitAnswer, "mismatch", "the files of the skill are "+clipLine(strings.Join(files, ", "), 1000), err)
+		return exit.Fail(exit.Answer, "mismatch", "the files of the skill are "+safe.Clip(strings.Join(files, ", "), 1000), err)
 	}
 	if err != nil {
 		return err
@@ -258,9 +260,9 @@ Exit status: 0 nothing found, 6 findings, 1 the folder cannot be read.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return usagef("skills check: missing the folder")
+				return exit.Usagef("skills check: missing the folder")
 			case len(args) > 1:
-				return usagef("skills check: unexpected argument %q: it takes one folder", clip.Characters(args[1], 60))
+				return exit.Usagef("skills check: unexpected argument %q: it takes one folder", clip.Characters(args[1], 60))
 			}
 			return checkSkills(e, args[0], asJSON)
 		},
@@ -274,7 +276,7 @@ func checkSkills(e *env, folder string, asJSON bool) error {
 	if info, err := os.Stat(folder); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a folder", safeLine(folder))
+		return fmt.Errorf("%s is not a folder", safe.Line(folder))
 	}
 	files, within := os.DirFS(folder), ""
 	if _, err := os.Lstat(filepath.Join(folder, "SKILL.md")); err == nil {
@@ -305,7 +307,7 @@ func checkSkills(e *env, folder string, asJSON bool) error {
 		err = printSkillFindings(e, len(list), result.Findings)
 	}
 	if err == nil && len(findings) > 0 {
-		return &exitStatus{exitFindings}
+		return &exit.Status{Code: exit.Findings}
 	}
 	return err
 }
@@ -313,7 +315,7 @@ func checkSkills(e *env, folder string, asJSON bool) error {
 // printSkillFindings prints findings for people.
 func printSkillFindings(e *env, valid int, findings []skillFindingJSON) error {
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(e.stdout, "%s: %s\n", safeLine(f.Path), clipLine(f.Message, 1000)); err != nil {
+		if _, err := fmt.Fprintf(e.stdout, "%s: %s\n", safe.Line(f.Path), safe.Clip(f.Message, 1000)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/skills"
@@ -80,20 +81,20 @@ func TestSkillsCommand(t *testing.T) {
 		{"read", []string{honest, "tidy"}, 0, tidy, ""},
 		{"read by URI", []string{honest, "skill://billing/refunds/SKILL.md"}, 0, refunds, ""},
 		{"read a file", []string{honest, "tidy", "more/a.md"}, 0, "more\n", ""},
-		{"no such file", []string{honest, "tidy", "b.md"}, exitAnswer, "", "the files of the skill are SKILL.md, more/a.md"},
-		{"no such skill", []string{honest, "messy"}, exitAnswer, "", "the server lists no skill messy"},
+		{"no such file", []string{honest, "tidy", "b.md"}, exit.Answer, "", "the files of the skill are SKILL.md, more/a.md"},
+		{"no such skill", []string{honest, "messy"}, exit.Answer, "", "the server lists no skill messy"},
 		{"verify", []string{honest, "--verify"}, 0, "skill://billing/refunds/SKILL.md: verified 1 file\nskill://tidy/SKILL.md: verified 2 files\n", ""},
 		{"verify one", []string{honest, "tidy", "--verify"}, 0, "skill://tidy/SKILL.md: verified 2 files\n", ""},
-		{"verify a lie", []string{lying, "--verify"}, exitFindings, "…", ""},
-		{"read a lie", []string{lying, "tidy"}, exitAnswer, "", "does not match"},
+		{"verify a lie", []string{lying, "--verify"}, exit.Findings, "…", ""},
+		{"read a lie", []string{lying, "tidy"}, exit.Answer, "", "does not match"},
 		{"list as JSON", []string{honest, "--json"}, 0, refundsJSON + "}\n" + tidyJSON + "}\n", ""},
 		{"one as JSON", []string{honest, "tidy", "--json"}, 0, tidyJSON + "}\n", ""},
 		{"verify as JSON", []string{honest, "refunds", "--verify", "--json"}, 0, refundsJSON + `,"findings":[]}` + "\n", ""},
-		{"verify a lie as JSON", []string{lying, "--verify", "--json"}, exitFindings, lieJSON + "\n", ""},
-		{"undeclared", []string{none}, exitAnswer, "", "the server declares no skills"},
-		{"too many", []string{honest, "a", "b", "c"}, exitUsage, "", "unexpected argument"},
-		{"file and verify", []string{honest, "a", "b", "--verify"}, exitUsage, "", "PATH or --verify"},
-		{"file and JSON", []string{honest, "a", "b", "--json"}, exitUsage, "", "PATH or --json"},
+		{"verify a lie as JSON", []string{lying, "--verify", "--json"}, exit.Findings, lieJSON + "\n", ""},
+		{"undeclared", []string{none}, exit.Answer, "", "the server declares no skills"},
+		{"too many", []string{honest, "a", "b", "c"}, exit.Usage, "", "unexpected argument"},
+		{"file and verify", []string{honest, "a", "b", "--verify"}, exit.Usage, "", "PATH or --verify"},
+		{"file and JSON", []string{honest, "a", "b", "--json"}, exit.Usage, "", "PATH or --json"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stdin, err := os.Open(os.DevNull)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/specref"
 	"mcpwire/mcp"
 )
@@ -59,7 +60,7 @@ this reference that have most of them.`,
 		}
 		for _, date := range *revs {
 			if _, ok := mcp.ParseRevision(date); !ok {
-				return usagef("spec: unknown revision %.40q (known: %v)", date, mcp.Revisions())
+				return exit.Usagef("spec: unknown revision %.40q (known: %v)", date, mcp.Revisions())
 			}
 		}
 		in := slices.DeleteFunc(mcp.Revisions(), func(r mcp.Revision) bool { return !slices.Contains(*revs, r.String()) })
@@ -118,9 +119,9 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 			return specref.WriteHits(e.stdout, hits, style)
 		}
 		if len(similar) > 0 {
-			return usagef("spec: unknown term %.100q: did you mean %s?", query, strings.Join(similar, " or "))
+			return exit.Usagef("spec: unknown term %.100q: did you mean %s?", query, strings.Join(similar, " or "))
 		}
-		return usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", query)
+		return exit.Usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", query)
 	}
 	if asJSON {
 		return writeSpecJSON(e, entries)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/text/plural"
 )
@@ -43,10 +44,10 @@ capture, with all others of the same time.`,
 		ValidArgsFunction: completeCaptures,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by != "tool" && by != "method" {
-				return usagef("stats: --by is tool or method, not %q", by)
+				return exit.Usagef("stats: --by is tool or method, not %q", by)
 			}
 			if statOrders[order] == nil {
-				return usagef("stats: --sort is one of %s, not %q", strings.Join(statColumns(), ", "), order)
+				return exit.Usagef("stats: --sort is one of %s, not %q", strings.Join(statColumns(), ", "), order)
 			}
 			paths, err := captureArgs(e, "stats", args)
 			if err != nil {

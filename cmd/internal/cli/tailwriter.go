@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/text/lazyregexp"
 )
 
@@ -36,7 +37,7 @@ const (
 // newTailWriter returns a tailWriter that also writes to show, unless that is nil.
 func newTailWriter(show io.Writer) *tailWriter {
 	if show != nil && writerIsTerminal(show) {
-		show = safeWriter{show}
+		show = safe.Writer{W: show}
 	}
 	return &tailWriter{show: show}
 }
@@ -61,7 +62,7 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 func (t *tailWriter) lines() []string {
 	var lines []string
 	for _, line := range importantLines(t.all()) {
-		lines = append(lines, clipLine(line, tailWidth))
+		lines = append(lines, safe.Clip(line, tailWidth))
 	}
 	return lines
 }

@@ -19,8 +19,10 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/proxy/intercept"
 	"mcpwire/cmd/internal/proxy/tap"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/proc/batchfile"
 )
 
@@ -137,19 +139,19 @@ func newTapCommand(e *env) *cobra.Command {
 			}
 			switch {
 			case f.listen != "" && dash >= 0:
-				return usagef("tap: --listen is for a server on HTTP, and takes a URL instead of a command after --")
+				return exit.Usagef("tap: --listen is for a server on HTTP, and takes a URL instead of a command after --")
 			case f.listen != "" && len(args) != 1:
-				return usagef("tap: --listen takes one URL, such as: mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp")
+				return exit.Usagef("tap: --listen takes one URL, such as: mcpwire tap --listen 127.0.0.1:9000 https://example.com/mcp")
 			case f.listen != "":
 				if len(f.restartOn) > 0 {
-					return usagef("tap: --restart-on is for servers that tap runs, not for those on HTTP")
+					return exit.Usagef("tap: --restart-on is for servers that tap runs, not for those on HTTP")
 				}
 				return runTapHTTP(cmd, e, &f, args[0])
 			case dash < 0 && len(args) > 0 && strings.Contains(args[0], "://"):
-				return usagef("tap: a server on HTTP needs an address for its clients: %s",
+				return exit.Usagef("tap: a server on HTTP needs an address for its clients: %s",
 					shellText(append(plainArgs("mcpwire", "tap", "--listen", "127.0.0.1:9000"), newSecretNames().url(args[0]))))
 			case len(args) == 0 || args[0] == "":
-				return usagef("tap: missing the server: give its command after the flags (such as: mcpwire tap -- node build/index.js)")
+				return exit.Usagef("tap: missing the server: give its command after the flags (such as: mcpwire tap -- node build/index.js)")
 			}
 			return runTapStdio(cmd, e, &f, args)
 		},
@@ -176,15 +178,15 @@ func (f *tapFlags) breakpoints() (*intercept.Breakpoints, error) {
 func (f *tapFlags) validate() error {
 	switch {
 	case f.redact != "default" && f.redact != "off":
-		return usagef("tap: invalid value %q for flag --redact: want default or off", f.redact)
+		return exit.Usagef("tap: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.noRecord && f.output != "":
-		return usagef("tap: --no-record and --output exclude each other")
+		return exit.Usagef("tap: --no-record and --output exclude each other")
 	case f.intercepts && len(f.restartOn) > 0:
-		return usagef("tap: --intercept and --restart-on exclude each other")
+		return exit.Usagef("tap: --intercept and --restart-on exclude each other")
 	case f.holdTimeout <= 0:
-		return usagef("tap: invalid value %s for flag --intercept-timeout: want a time above 0", f.holdTimeout)
+		return exit.Usagef("tap: invalid value %s for flag --intercept-timeout: want a time above 0", f.holdTimeout)
 	case f.output == "-":
-		return usagef("tap: standard output goes to the host: --output needs a file")
+		return exit.Usagef("tap: standard output goes to the host: --output needs a file")
 	}
 	return nil
 }
@@ -193,7 +195,7 @@ func (f *tapFlags) validate() error {
 func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) error {
 	restart, err := tap.ParseRestart(f.restartOn)
 	if err != nil {
-		return usagef("tap: invalid value for flag --restart-on: %w", err)
+		return exit.Usagef("tap: invalid value for flag --restart-on: %w", err)
 	}
 	name := f.name
 	if name == "" {
@@ -223,7 +225,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 	signal.Notify(caught, catch...)
 	defer signal.Stop(caught)
 
-	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Breakpoints: breakpoints, Name: name, Logger: f.logger(e), Record: rec.writer, Hooks: &rec.hooks}
+	opts := tap.Options{Command: command, Stdin: e.stdin, Signals: signals, Restart: restart, Breakpoints: breakpoints, Name: name, Logger: f.logger(e), Record: rec.Writer, Hooks: &rec.Hooks}
 	opts.Stdout, _ = e.stdout.(*os.File) // nil is the process's stdout
 	opts.Stderr, _ = e.stderr.(*os.File)
 	var live *liveCheck
@@ -238,7 +240,7 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		if live != nil {
 			live.close()
 		}
-		rec.finish(e.stderr)
+		rec.Finish(e.stderr)
 	}()
 	waitOrSignal(finished, signals)
 	if err != nil {
@@ -249,10 +251,10 @@ func runTapStdio(cmd *cobra.Command, e *env, f *tapFlags, command []string) erro
 		case errors.Is(err, batchfile.ErrArguments):
 			hint = batchHint
 		}
-		return fail(exitUnreachable, "spawn", hint, err)
+		return exit.Fail(exit.Unreachable, "spawn", hint, err)
 	}
 	if ended != 0 {
-		return &exitStatus{ended}
+		return &exit.Status{Code: ended}
 	}
 	return nil
 }
@@ -276,7 +278,7 @@ func (f *tapFlags) logger(e *env) *slog.Logger {
 	if !f.verbose {
 		return slog.New(slog.DiscardHandler)
 	}
-	return slog.New(slog.NewTextHandler(safeWriter{e.stderr}, nil))
+	return slog.New(slog.NewTextHandler(safe.Writer{W: e.stderr}, nil))
 }
 
 // notes returns the function that prints notes about the recording. Without -v it prints nothing.
@@ -285,7 +287,7 @@ func (f *tapFlags) notes(e *env) func(string) {
 		return func(string) {}
 	}
 	return func(text string) {
-		fmt.Fprintln(e.stderr, "mcpwire: "+safeLine(text))
+		fmt.Fprintln(e.stderr, "mcpwire: "+safe.Line(text))
 	}
 }
 
@@ -408,6 +410,6 @@ func (c *liveCheck) print(findings []check.Finding) {
 			at += " " + f.Method
 		}
 		line := fmt.Sprintf("mcpwire: %v %s: %s: %s", f.Rule.Severity, f.Rule.ID, at, f.Message)
-		fmt.Fprintln(c.out, safeLine(line))
+		fmt.Fprintln(c.out, safe.Line(line))
 	}
 }

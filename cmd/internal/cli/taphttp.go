@@ -16,7 +16,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/proxy/taphttp"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/net/httpserve"
 )
 
@@ -43,7 +45,7 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	}
 	opts := &taphttp.Options{TLS: config, Hosts: f.hosts, Origin: f.origin, Breakpoints: breakpoints, Name: name, Logger: f.logger(e)}
 	if _, err := taphttp.New(u, nil, opts); err != nil { // before creating files
-		return usagef("tap: %s", strings.TrimPrefix(err.Error(), "taphttp: "))
+		return exit.Usagef("tap: %s", strings.TrimPrefix(err.Error(), "taphttp: "))
 	}
 	l, err := f.listenHTTP(ctx)
 	if err != nil {
@@ -58,13 +60,13 @@ func runTapHTTP(cmd *cobra.Command, e *env, f *tapFlags, rawURL string) error {
 	if err := checkViewers(rec, e, breakpoints); err != nil {
 		return err
 	}
-	defer rec.finish(e.stderr)
+	defer rec.Finish(e.stderr)
 	if f.check {
 		live := newLiveCheck(e.stderr, capture.TransportHTTP)
 		opts.Observe = live.observe
 		defer live.close()
 	}
-	return f.serveTap(ctx, e, l, u, rec.writer, opts)
+	return f.serveTap(ctx, e, l, u, rec.Writer, opts)
 }
 
 // serveTap runs the tap.
@@ -81,11 +83,11 @@ func (f *tapFlags) serveTap(ctx context.Context, e *env, l net.Listener, u *url.
 		AllowRemote: len(f.hosts) > 0, CertFile: f.tlsCert, KeyFile: f.tlsKey,
 		OnListen: func(a net.Addr) {
 			at := url.URL{Scheme: scheme, Host: a.String(), Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}
-			fmt.Fprintln(e.stderr, "mcpwire: tap is listening: give clients url="+safeLine(at.String())+" in place of "+safeLine(u.String()))
+			fmt.Fprintln(e.stderr, "mcpwire: tap is listening: give clients url="+safe.Line(at.String())+" in place of "+safe.Line(u.String()))
 		},
 	})
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "listen at 127.0.0.1, or set the host names that clients may use with --host; * allows any",
+		return exit.Fail(exit.Unexpected, "remote_address", "listen at 127.0.0.1, or set the host names that clients may use with --host; * allows any",
 			fmt.Errorf("tap: not listening at %s, which other machines can reach", f.listen))
 	}
 	return err
@@ -99,15 +101,15 @@ func (f *tapFlags) serverURL(raw string) (*url.URL, error) {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // drop the URL: secrets
 		}
-		return nil, usagef("tap: the URL of the server: %w", err)
+		return nil, exit.Usagef("tap: the URL of the server: %w", err)
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, usagef("tap: --listen is for a server on HTTP: %q does not begin with http:// or https://", raw)
+		return nil, exit.Usagef("tap: --listen is for a server on HTTP: %q does not begin with http:// or https://", raw)
 	case (f.tlsCert == "") != (f.tlsKey == ""):
-		return nil, usagef("tap: --tls-cert and --tls-key go together")
+		return nil, exit.Usagef("tap: --tls-cert and --tls-key go together")
 	case u.Scheme == "http" && (f.caFile != "" || f.insecure):
-		return nil, usagef("tap: --cacert and --insecure are for a server with https")
+		return nil, exit.Usagef("tap: --cacert and --insecure are for a server with https")
 	case f.caFile != "" && f.insecure:
-		return nil, usagef("tap: --cacert and --insecure exclude each other")
+		return nil, exit.Usagef("tap: --cacert and --insecure exclude each other")
 	}
 	return u, nil
 }
@@ -120,14 +122,14 @@ func (f *tapFlags) upstreamTLS() (*tls.Config, error) {
 	}
 	text, err := os.ReadFile(f.caFile)
 	if err != nil {
-		return nil, usagef("tap: --cacert: %w", err)
+		return nil, exit.Usagef("tap: --cacert: %w", err)
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, usagef("tap: --cacert: no certificate in %s", f.caFile)
+		return nil, exit.Usagef("tap: --cacert: no certificate in %s", f.caFile)
 	}
 	config.RootCAs = pool
 	return config, nil
@@ -138,7 +140,7 @@ func (f *tapFlags) upstreamTLS() (*tls.Config, error) {
 func (f *tapFlags) listenHTTP(ctx context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return nil, usagef("tap: invalid value %q for flag --listen: want an address and a port, such as 127.0.0.1:9000", f.listen)
+		return nil, exit.Usagef("tap: invalid value %q for flag --listen: want an address and a port, such as 127.0.0.1:9000", f.listen)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -146,7 +148,7 @@ func (f *tapFlags) listenHTTP(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fail(exitUnexpected, "listen", "another program may be listening there: choose another port, or 0 for any", err)
+		return nil, exit.Fail(exit.Unexpected, "listen", "another program may be listening there: choose another port, or 0 for any", err)
 	}
 	return l, nil
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 )
 
 // targetHelp is the part of a command's help that describes TARGET.
@@ -57,20 +60,20 @@ func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest 
 	file, server := flagText(cmd, "config"), flagText(cmd, "server")
 	switch {
 	case (file == "") != (server == ""):
-		return t, nil, usagef("%s: --config and --server need each other: the file, and the name of a server in it", cmd.Name())
+		return t, nil, exit.Usagef("%s: --config and --server need each other: the file, and the name of a server in it", cmd.Name())
 	case file != "" && dash >= 0:
-		return t, nil, usagef("%s: --config and -- exclude each other", cmd.Name())
+		return t, nil, exit.Usagef("%s: --config and -- exclude each other", cmd.Name())
 	case file != "":
 		t, err = namedTarget(cmd, e, file+":"+server)
 		return t, args, err
 	case dash >= 0:
 		command := args[dash:]
 		if len(command) == 0 || command[0] == "" {
-			return t, nil, usagef("%s: no command after -- (such as: mcpwire %[1]s -- node server.js)", cmd.Name())
+			return t, nil, exit.Usagef("%s: no command after -- (such as: mcpwire %[1]s -- node server.js)", cmd.Name())
 		}
 		return targetSpec{name: commandName(command), server: serverName(command), command: command}, args[:dash], nil
 	case len(args) == 0 || args[0] == "":
-		return t, nil, usagef("%s: missing the server: give a URL, a name from a host's configuration, or -- and a command (mcpwire %[1]s --help)", cmd.Name())
+		return t, nil, exit.Usagef("%s: missing the server: give a URL, a name from a host's configuration, or -- and a command (mcpwire %[1]s --help)", cmd.Name())
 	case isURL(args[0]):
 		t, err = urlTarget(args[0])
 	default:
@@ -83,9 +86,9 @@ func splitTarget(cmd *cobra.Command, e *env, args []string) (t targetSpec, rest 
 // that is an option. An argument after an option may be its value, unless the program is known to
 // start a server (see serverName).
 func commandName(command []string) string {
-	name := safeLine(command[0])
+	name := safe.Line(command[0])
 	if server := serverName(command); len(command) > 1 && !strings.HasPrefix(command[1], "-") {
-		return name + " " + clipLine(command[1], 60)
+		return name + " " + safe.Clip(command[1], 60)
 	} else if server != programName(command[0]) {
 		return server
 	}
@@ -99,7 +102,7 @@ func (t *targetSpec) captureName() string { return cmp.Or(t.server, t.name) }
 // command, for errors.
 func (t *targetSpec) addTap(command string) error {
 	if !t.isStdio() {
-		return usageHintf("mcpwire tap --listen 127.0.0.1:9000 URL records what passes through that address", "%s: --tap records servers that are commands, and %s is a URL", command, t.name)
+		return exit.UsageHintf("mcpwire tap --listen 127.0.0.1:9000 URL records what passes through that address", "%s: --tap records servers that are commands, and %s is a URL", command, t.name)
 	}
 	tap, err := ownPath()
 	if err != nil {
@@ -119,9 +122,9 @@ func urlTarget(raw string) (targetSpec, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil, u.Hostname() == "":
-		return targetSpec{}, usagef("%s is not the URL of a server (such as http://127.0.0.1:8080/mcp)", clipLine(raw, 100))
+		return targetSpec{}, exit.Usagef("%s is not the URL of a server (such as http://127.0.0.1:8080/mcp)", safe.Clip(raw, 100))
 	case u.User != nil:
-		return targetSpec{}, usagef("the URL has a user name: give credentials with --header 'Authorization: …' instead")
+		return targetSpec{}, exit.Usagef("the URL has a user name: give credentials with --header 'Authorization: …' instead")
 	}
 	return targetSpec{name: safeURL(raw), url: raw}, nil
 }
@@ -136,7 +139,7 @@ func safeURL(raw string) string {
 	if u.RawQuery != "" {
 		u.RawQuery = "…"
 	}
-	return safeLine(u.String())
+	return safe.Line(u.String())
 }
 
 // flagText returns the value of a flag, or "" if the command has no such flag.

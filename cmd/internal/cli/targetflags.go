@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/textproto"
@@ -14,6 +13,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/smallfile"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -115,25 +117,25 @@ func (f *targetFlags) merge(t *targetSpec) error {
 	}
 	for _, name := range wrong {
 		if f.given(name) && (name != "env" || f.config == "") {
-			return usagef("--%s does not apply to %s", name, kind)
+			return exit.Usagef("--%s does not apply to %s", name, kind)
 		}
 	}
 	switch f.transport {
 	case transportAuto:
 	case transportStdio:
 		if !t.isStdio() {
-			return usagef("--transport stdio needs a command after --, not a URL")
+			return exit.Usagef("--transport stdio needs a command after --, not a URL")
 		}
 	case transportHTTP, transportSSE:
 		if t.isStdio() {
-			return usagef("--transport %s needs a URL, not a command", f.transport)
+			return exit.Usagef("--transport %s needs a URL, not a command", f.transport)
 		}
 		t.transport = f.transport
 	default:
-		return usagef("--transport %s: want auto, stdio, http or sse", safeLine(f.transport))
+		return exit.Usagef("--transport %s: want auto, stdio, http or sse", safe.Line(f.transport))
 	}
 	if f.timeout < 0 || f.connectTimeout < 0 {
-		return usagef("--timeout and --connect-timeout cannot be negative")
+		return exit.Usagef("--timeout and --connect-timeout cannot be negative")
 	}
 	if t.timeout > 0 && !f.given("timeout") {
 		f.timeout = t.timeout
@@ -147,7 +149,7 @@ func (f *targetFlags) merge(t *targetSpec) error {
 func (f *targetFlags) mergeProcess(t *targetSpec) error {
 	for _, v := range f.env {
 		if name, _, ok := strings.Cut(v, "="); !ok || name == "" {
-			return usagef("--env %s: want NAME=VALUE", safeLine(name))
+			return exit.Usagef("--env %s: want NAME=VALUE", safe.Line(name))
 		}
 	}
 	t.env = append(slices.Clone(t.env), f.env...)
@@ -156,7 +158,7 @@ func (f *targetFlags) mergeProcess(t *targetSpec) error {
 	}
 	if t.dir != "" {
 		if info, err := os.Stat(t.dir); err != nil || !info.IsDir() {
-			return usagef("the server cannot run in %s: no such folder", safeLine(t.dir))
+			return exit.Usagef("the server cannot run in %s: no such folder", safe.Line(t.dir))
 		}
 	}
 	return nil
@@ -164,10 +166,10 @@ func (f *targetFlags) mergeProcess(t *targetSpec) error {
 
 func (f *targetFlags) mergeHTTP(t *targetSpec) error {
 	if f.oauth && f.noOAuth {
-		return usagef("--oauth and --no-oauth exclude each other")
+		return exit.Usagef("--oauth and --no-oauth exclude each other")
 	}
 	if f.secretEnv != "" && f.clientID == "" {
-		return usagef("--client-secret-env needs --client-id")
+		return exit.Usagef("--client-secret-env needs --client-id")
 	}
 	conf, err := readConfig()
 	if err != nil {
@@ -179,9 +181,9 @@ func (f *targetFlags) mergeHTTP(t *targetSpec) error {
 	}
 	lines := slices.Clone(f.headers)
 	for _, name := range f.headerFiles {
-		text, err := readSmall(name)
+		text, err := smallfile.Read(name)
 		if err != nil {
-			return usagef("--header-file: %w", err)
+			return exit.Usagef("--header-file: %w", err)
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
@@ -224,17 +226,17 @@ func (f *targetFlags) parseHeader(line string) (name, value string, err error) {
 		if !ok {
 			name = "…" // may be only a token
 		}
-		return "", "", usagef("--header %s: want 'NAME: VALUE'", clipLine(name, 40))
+		return "", "", exit.Usagef("--header %s: want 'NAME: VALUE'", safe.Clip(name, 40))
 	}
 	name = textproto.CanonicalMIMEHeaderKey(name)
 	if !f.anyHeader && (slices.Contains(ownHeaders, name) || strings.HasPrefix(name, "Mcp-")) {
-		return "", "", usagef("--header %s: the protocol itself has this header (mcpwire send can set it)", name)
+		return "", "", exit.Usagef("--header %s: the protocol itself has this header (mcpwire send can set it)", name)
 	}
 	if value, err = expandVariables(strings.TrimSpace(value)); err != nil {
-		return "", "", usagef("--header %s: %w", name, err)
+		return "", "", exit.Usagef("--header %s: %w", name, err)
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return "", "", usagef("--header %s: the value has control characters", name)
+		return "", "", exit.Usagef("--header %s: the value has control characters", name)
 	}
 	return name, value, nil
 }
@@ -258,25 +260,6 @@ func expandVariables(s string) (string, error) {
 	return s, err
 }
 
-// maxSmall limits the size of a file named on a command line, in bytes.
-const maxSmall = 64 << 20
-
-// readSmall reads a file named on a command line.
-func readSmall(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		var e *fs.PathError
-		if errors.As(err, &e) {
-			err = e.Err
-		}
-		return nil, fmt.Errorf("%s: %w", safeLine(name), err)
-	}
-	if info.IsDir() || info.Size() > maxSmall {
-		return nil, fmt.Errorf("%s: not a file of at most %d MiB", safeLine(name), maxSmall>>20)
-	}
-	return os.ReadFile(name)
-}
-
 // revisions returns the revisions that --protocol allows. Nil is all.
 func (f *targetFlags) revisions() ([]mcp.Revision, error) {
 	if f.protocol == "" || f.protocol == "auto" {
@@ -292,7 +275,7 @@ func (f *targetFlags) revisions() ([]mcp.Revision, error) {
 		}
 	}
 	if list == nil {
-		return nil, usagef("--protocol %s: want auto, modern, legacy or one of %v", safeLine(f.protocol), mcp.Revisions())
+		return nil, exit.Usagef("--protocol %s: want auto, modern, legacy or one of %v", safe.Line(f.protocol), mcp.Revisions())
 	}
 	return list, nil
 }

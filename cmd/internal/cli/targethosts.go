@@ -11,7 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/safe"
 )
 
 // namedTarget finds the server with a name in the configurations of hosts.
@@ -29,7 +31,7 @@ func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 		return lookup(name)
 	}
 	if recorded, ok := strings.CutPrefix(name, ofCapture); ok {
-		return targetSpec{}, usagef("%s: capture:%s is a recording, not a server (live:%[2]s)", cmd.Name(), safeLine(recorded))
+		return targetSpec{}, exit.Usagef("%s: capture:%s is a recording, not a server (live:%[2]s)", cmd.Name(), safe.Line(recorded))
 	}
 	name = strings.TrimPrefix(name, ofLive)
 	s, err := hosts.Resolve(machine, name)
@@ -38,7 +40,7 @@ func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 	}
 	expanded, err := s.Expand(machine)
 	if err != nil {
-		return targetSpec{}, fail(exitUsage, "bad_configuration", "set the variables, or give them with --env NAME=value", err)
+		return targetSpec{}, exit.Fail(exit.Usage, "bad_configuration", "set the variables, or give them with --env NAME=value", err)
 	}
 	if err := trustProject(cmd, e, machine, s, name); err != nil {
 		return targetSpec{}, err
@@ -48,7 +50,7 @@ func namedTarget(cmd *cobra.Command, e *env, name string) (targetSpec, error) {
 
 // hostTarget returns the target for a server that a host has configured.
 func hostTarget(s hosts.Server) (targetSpec, error) {
-	t := targetSpec{name: safeLine(s.Name), timeout: s.Timeout}
+	t := targetSpec{name: safe.Line(s.Name), timeout: s.Timeout}
 	if s.IsRemote() {
 		remote, err := urlTarget(s.URL)
 		if err != nil {
@@ -64,7 +66,7 @@ func hostTarget(s hosts.Server) (targetSpec, error) {
 		return t, nil
 	}
 	if s.Command == "" {
-		return t, usagef("%s: the entry has neither a command nor a URL: only its host can start it", t.name)
+		return t, exit.Usagef("%s: the entry has neither a command nor a URL: only its host can start it", t.name)
 	}
 	t.command, t.dir = append([]string{s.Command}, s.Args...), s.Cwd
 	for name, value := range s.Env {
@@ -87,7 +89,7 @@ func unresolved(cmd *cobra.Command, name string, err error) error {
 			hint = "a URL begins with http:// or https://; " + hint
 		}
 	}
-	return fail(exitUsage, "unknown_server", hint, err)
+	return exit.Fail(exit.Usage, "unknown_server", hint, err)
 }
 
 // isProgram reports whether name can be run.

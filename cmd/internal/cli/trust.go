@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 )
 
@@ -26,19 +28,19 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 	case !e.canAsk() && byHost:
 		return nil
 	case !e.canAsk():
-		return fail(exitUsage, "untrusted_project",
-			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safeLine(shellword.Word(s.Host+":"+s.Name)), safeLine(shellword.Word(s.Name))),
-			fmt.Errorf("%q is configured in the project's file %s, not in your configuration", s.Name, safeLine(s.File)))
+		return exit.Fail(exit.Usage, "untrusted_project",
+			fmt.Sprintf("if you trust the project: %s instead of %s, or --trust-project; on a terminal mcpwire asks once", safe.Line(shellword.Word(s.Host+":"+s.Name)), safe.Line(shellword.Word(s.Name))),
+			fmt.Errorf("%q is configured in the project's file %s, not in your configuration", s.Name, safe.Line(s.File)))
 	}
 	answer, err := e.prompter.ask(cmd.Context(), trustPrompt(s))
 	switch {
 	case err != nil && cmd.Context().Err() != nil:
 		return context.Canceled
 	case err != nil, !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))):
-		return fail(exitUsage, "untrusted_project", "", fmt.Errorf("the server %q of the project was not allowed", s.Name))
+		return exit.Fail(exit.Usage, "untrusted_project", "", fmt.Errorf("the server %q of the project was not allowed", s.Name))
 	}
 	if err := hosts.Trust(machine, s); err != nil && !errors.Is(err, hosts.ErrNoState) {
-		fmt.Fprintf(e.stderr, "warning: the answer could not be stored: %s\n", safeLine(err.Error()))
+		fmt.Fprintf(e.stderr, "warning: the answer could not be stored: %s\n", safe.Line(err.Error()))
 	}
 	return nil
 }
@@ -47,10 +49,10 @@ func trustProject(cmd *cobra.Command, e *env, machine *hosts.Env, s hosts.Server
 // where, and values may change what a program does as much as its arguments.
 func trustPrompt(s hosts.Server) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%q is configured in the project's file %s, not in your configuration.\n", s.Name, safeLine(s.File))
+	fmt.Fprintf(&b, "%q is configured in the project's file %s, not in your configuration.\n", s.Name, safe.Line(s.File))
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "  %-9s %s\n", name, safeLine(value))
+			fmt.Fprintf(&b, "  %-9s %s\n", name, safe.Line(value))
 		}
 	}
 	table := func(name, separator string, m map[string]string) {

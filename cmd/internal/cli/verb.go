@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/era"
 	"mcpwire/jsonrpc"
@@ -136,12 +138,12 @@ func (s *session) onNotification(method string, params []byte) {
 // server declared in the handshake.
 func (s *session) failure(err error) error {
 	err = s.d.failure(err)
-	f, ok := errors.AsType[*failure](err)
-	if !ok || f.rpc == nil || jsonrpc.Code(f.rpc.Code) != jsonrpc.CodeMethodNotFound || s.Client == nil {
+	f, ok := errors.AsType[*exit.Failure](err)
+	if !ok || f.RPC == nil || jsonrpc.Code(f.RPC.Code) != jsonrpc.CodeMethodNotFound || s.Client == nil {
 		return err
 	}
 	caps := s.Profile().Capabilities
-	method := s.trace.askedFor(&jsonrpc.Error{Code: jsonrpc.Code(f.rpc.Code), Message: f.rpc.Message})
+	method := s.trace.askedFor(&jsonrpc.Error{Code: jsonrpc.Code(f.RPC.Code), Message: f.RPC.Message})
 	for _, x := range []struct {
 		prefix, what string
 		declared     bool
@@ -154,7 +156,7 @@ func (s *session) failure(err error) error {
 	} {
 		if strings.HasPrefix(method, x.prefix) && !x.declared {
 			own := *f
-			own.hint = "the server declares no " + x.what
+			own.Hint = "the server declares no " + x.what
 			return &own
 		}
 	}
@@ -182,7 +184,7 @@ var errOutput = errors.New("cannot write the output")
 func (s *session) write(text string) error {
 	s.notes.clear()
 	if _, err := io.WriteString(s.e.stdout, text); err != nil {
-		return fail(exitUnexpected, "output", "", fmt.Errorf("%w: %w", errOutput, err))
+		return exit.Fail(exit.Unexpected, "output", "", fmt.Errorf("%w: %w", errOutput, err))
 	}
 	return nil
 }
@@ -197,7 +199,7 @@ func (s *session) received(method string, result json.RawMessage, asJSON bool, e
 	_, left := era.WithoutMalformed(method, result)
 	more = err == nil && !asJSON
 	if left != nil {
-		err = fail(exitAnswer, "malformed_result", "hosts may reject this result; --json prints it as received", fmt.Errorf("the result is incomplete: %d of its parts are malformed, the first: %w", len(left), left[0]))
+		err = exit.Fail(exit.Answer, "malformed_result", "hosts may reject this result; --json prints it as received", fmt.Errorf("the result is incomplete: %d of its parts are malformed, the first: %w", len(left), left[0]))
 	}
 	if asJSON {
 		if err := s.writeValue(result); err != nil {
@@ -211,7 +213,7 @@ func (s *session) received(method string, result json.RawMessage, asJSON bool, e
 func (s *session) writeJSON(method string) error {
 	text, _ := s.trace.result(method)
 	if text == nil {
-		return fail(exitUnexpected, "failed", "", errors.New("no result of "+method))
+		return exit.Fail(exit.Unexpected, "failed", "", errors.New("no result of "+method))
 	}
 	return s.writeValue(text)
 }
@@ -219,7 +221,7 @@ func (s *session) writeJSON(method string) error {
 // writeValue writes a JSON value, escaped if the output is a terminal.
 func (s *session) writeValue(text []byte) error {
 	if writerIsTerminal(s.e.stdout) {
-		text = safeJSON(text)
+		text = safe.JSON(text)
 	}
 	return s.write(string(text) + "\n")
 }
@@ -227,7 +229,7 @@ func (s *session) writeValue(text []byte) error {
 // writeText writes text of the server and ends it with a line break.
 func (s *session) writeText(text string) error {
 	if writerIsTerminal(s.e.stdout) {
-		text = safeText(strings.ReplaceAll(text, "\r\n", "\n"))
+		text = safe.Text(strings.ReplaceAll(text, "\r\n", "\n"))
 	}
 	if len(text) == 0 || text[len(text)-1] != '\n' {
 		text += "\n"

@@ -1,24 +1,14 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/build"
 	"mcpwire/mcp"
 )
-
-// Version is the version of the program. tools/release/build sets it, and the next two, when it
-// links.
-var Version = "0.1.0-dev"
-
-// commit is the commit that the program was built from, and date its day. If they are empty, Go may
-// have recorded them.
-var commit, date string
 
 func newVersionCommand(e *env) *cobra.Command {
 	var asJSON bool
@@ -31,10 +21,10 @@ func newVersionCommand(e *env) *cobra.Command {
 		Args: flagsOnly,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				revision, day := builtFrom()
-				return writeJSON(e.stdout, versionJSON{Version, revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				revision, day := build.From()
+				return writeJSON(e.stdout, versionJSON{build.Version, revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			_, err := io.WriteString(e.stdout, versionText())
+			_, err := io.WriteString(e.stdout, build.Text())
 			return err
 		},
 	}
@@ -53,44 +43,4 @@ type versionJSON struct {
 	Go        string         `json:"go"`
 	OS        string         `json:"os"`
 	Arch      string         `json:"arch"`
-}
-
-// versionText returns the output of version and --version.
-func versionText() string {
-	var dates []string
-	for _, r := range mcp.Revisions() {
-		dates = append(dates, r.String())
-	}
-	built := ""
-	if revision, day := builtFrom(); revision != "" {
-		built = strings.TrimSuffix(" ("+revision+" "+day, " ") + ")"
-	}
-	return fmt.Sprintf("mcpwire %s%s\nMCP %s\n%s %s/%s\n", Version, built, strings.Join(dates, ", "), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// builtFrom returns the first 12 digits of the commit and its day, or "" if they are unknown.
-func builtFrom() (revision, day string) {
-	revision, day = commit, date
-	if revision == "" {
-		revision, day = recorded("vcs.revision"), recorded("vcs.time")
-	}
-	if len(revision) < 12 {
-		return "", ""
-	}
-	day, _, _ = strings.Cut(day, "T")
-	return revision[:12], day
-}
-
-// recorded returns a setting that Go recorded in the program, or "".
-func recorded(key string) string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == key {
-			return s.Value
-		}
-	}
-	return ""
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -108,7 +109,7 @@ func victimClient() int {
 }
 
 func dialVictim(url string) client.Transport {
-	return streamable.Dial(url, &streamable.DialOptions{UnavailableTimeout: awayTimeout})
+	return streamable.Dial(url, &streamable.DialOptions{UnavailableTimeout: endpoint.UnavailableTimeout})
 }
 
 // A visit is a session of a client that uses every kind of message.

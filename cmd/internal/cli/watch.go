@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/filter"
 	livesock "mcpwire/cmd/internal/trace/live"
@@ -103,11 +105,11 @@ func (f *watchFlags) check(cmd *cobra.Command, e *env) error {
 	}
 	switch {
 	case faces > 1:
-		return usagef("watch: --plain, --json and --web exclude each other")
+		return exit.Usagef("watch: --plain, --json and --web exclude each other")
 	case f.web == "" && (f.open || f.allowRemote || f.newToken):
-		return usagef("watch: --open, --allow-remote and --new-token need --web")
+		return exit.Usagef("watch: --open, --allow-remote and --new-token need --web")
 	case f.past < allPast:
-		return usagef("watch: --past needs a number of captures, or -1 for all, not %d", f.past)
+		return exit.Usagef("watch: --past needs a number of captures, or -1 for all, not %d", f.past)
 	}
 	conf, err := readConfig()
 	if err != nil {
@@ -173,7 +175,7 @@ func runWatch(cmd *cobra.Command, e *env, f *watchFlags, args []string) error {
 		}
 		for _, p := range opts.Files {
 			if p == "-" {
-				return usagef("watch: standard input cannot be watched; mcpwire show - reads it")
+				return exit.Usagef("watch: standard input cannot be watched; mcpwire show - reads it")
 			}
 		}
 	}
@@ -215,9 +217,9 @@ func withHub(ctx context.Context, hub *watch.Hub, face func(ctx context.Context)
 // watchTerminal shows the hub on the terminal.
 func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir string) error {
 	if os.Getenv("TERM") == "dumb" {
-		return fail(exitUnexpected, "dumb_terminal", "mcpwire watch --plain prints lines", errors.New("this terminal cannot show the view (TERM=dumb)"))
+		return exit.Fail(exit.Unexpected, "dumb_terminal", "mcpwire watch --plain prints lines", errors.New("this terminal cannot show the view (TERM=dumb)"))
 	}
-	o := &tui.Options{Filter: f.filter, Input: e.stdin, Output: e.stdout, Captures: dir, Tool: "mcpwire " + Version}
+	o := &tui.Options{Filter: f.filter, Input: e.stdin, Output: e.stdout, Captures: dir, Tool: "mcpwire " + build.Version}
 	if os.Getenv("NO_COLOR") != "" {
 		o.Colors = tui.NoColor
 	}
@@ -226,7 +228,7 @@ func watchTerminal(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, d
 	defer stop()
 	err := tui.Run(inner, hub, o)
 	if inner.Err() != nil && ctx.Err() == nil {
-		return &exitStatus{exitHungUp}
+		return &exit.Status{Code: exit.HungUp}
 	}
 	return err
 }

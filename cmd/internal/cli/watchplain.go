@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/view/watch"
 )
@@ -105,7 +106,7 @@ func (p *plainFace) ended() bool {
 func (p *plainFace) unreadable() error {
 	for _, s := range p.hub.Sources() {
 		if s.Err != "" {
-			return fail(exitUnexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
+			return exit.Fail(exit.Unexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
 		}
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strconv"
 
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/playback/resend"
 	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/cmd/internal/view/web"
@@ -26,10 +28,10 @@ func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir st
 	if err != nil {
 		fmt.Fprintf(e.stderr, "this address is for this time only: %v\n", err)
 	}
-	s := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Token: last.Token, Tool: "mcpwire " + Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + Version}})
+	s := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Token: last.Token, Tool: "mcpwire " + build.Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + build.Version}})
 	l, err := last.listen(ctx, f.web)
 	if err != nil {
-		return fail(exitUnexpected, "listen", "use another ADDR, or --web alone for any free port", fmt.Errorf("serve the page: %w", err))
+		return exit.Fail(exit.Unexpected, "listen", "use another ADDR, or --web alone for any free port", fmt.Errorf("serve the page: %w", err))
 	}
 	if err := last.save(); err != nil {
 		fmt.Fprintf(e.stderr, "this address is for this time only: %v\n", err)
@@ -49,7 +51,7 @@ func watchWeb(ctx context.Context, e *env, hub *watch.Hub, f *watchFlags, dir st
 	}
 	err = s.Serve(ctx, l)
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines can reach %s, and the page shows private data", l.Addr()))
+		return exit.Fail(exit.Unexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines can reach %s, and the page shows private data", l.Addr()))
 	}
 	return err
 }

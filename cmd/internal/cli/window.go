@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"mcpwire/cmd/internal/exit"
 )
 
 // windowFlags are the flags that select exchanges by time.
@@ -32,7 +34,7 @@ type window struct {
 func (f *windowFlags) parse(command string, now time.Time) (window, error) {
 	w := window{last: f.last}
 	if f.last < 0 {
-		return w, usagef("%s: --last %d: want a number of exchanges", command, f.last)
+		return w, exit.Usagef("%s: --last %d: want a number of exchanges", command, f.last)
 	}
 	if f.since == "" {
 		return w, nil
@@ -57,5 +59,5 @@ func (f *windowFlags) parse(command string, now time.Time) (window, error) {
 			return w, nil
 		}
 	}
-	return w, usagef("%s: --since needs an age such as 10m, 1h or 2d, or a time such as 14:30, a date, or both as in RFC 3339, not %q", command, f.since)
+	return w, exit.Usagef("%s: --since needs an age such as 10m, 1h or 2d, or a time such as 14:30, a date, or both as in RFC 3339, not %q", command, f.since)
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
@@ -141,7 +142,7 @@ func (w *wireTrace) askedFor(e *jsonrpc.Error) string {
 func (w *wireTrace) takeStrays() (first string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first, n = safeLine(string(bytes.TrimSpace(w.stray))), w.strays
+	first, n = safe.Line(string(bytes.TrimSpace(w.stray))), w.strays
 	w.stray, w.strays = nil, 0
 	return first, n
 }
@@ -165,5 +166,5 @@ func (w *wireTrace) forget() {
 func (w *wireTrace) strayText() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return safeLine(string(bytes.TrimSpace(w.stray)))
+	return safe.Line(string(bytes.TrimSpace(w.stray)))
 }

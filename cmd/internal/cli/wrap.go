@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
 	"mcpwire/internal/proc/inuse"
 	"mcpwire/internal/text/clip"
@@ -85,13 +86,13 @@ the tap yourself.`,
 func (s *selection) arguments(command string, args []string) error {
 	switch {
 	case s.all && len(args) > 0:
-		return usagef("%s: NAME or --all, not both", command)
+		return exit.Usagef("%s: NAME or --all, not both", command)
 	case !s.all && len(args) == 0:
-		return usageHintf("mcpwire servers lists them", "%s: missing the server: NAME, HOST:NAME, FILE:NAME or --all", command)
+		return exit.UsageHintf("mcpwire servers lists them", "%s: missing the server: NAME, HOST:NAME, FILE:NAME or --all", command)
 	case len(args) > 1:
-		return usagef("%s: unexpected argument %q (one NAME, or --all)", command, args[1])
+		return exit.Usagef("%s: unexpected argument %q (one NAME, or --all)", command, args[1])
 	case s.host != "" && s.file != "":
-		return usagef("%s: --host or --file, not both", command)
+		return exit.Usagef("%s: --host or --file, not both", command)
 	}
 	if len(args) > 0 {
 		s.name = args[0]
@@ -143,11 +144,11 @@ func (w *wrapping) choose(ctx context.Context, e *env) error {
 func (w *wrapping) run(e *env) error {
 	if w.listen != "" {
 		if w.all {
-			return usagef("wrap: --listen is for one server: a tap has one URL")
+			return exit.Usagef("wrap: --listen is for one server: a tap has one URL")
 		}
 		host, port, err := net.SplitHostPort(w.listen)
 		if err != nil || port == "" {
-			return usagef("wrap: invalid value %q for flag --listen: want HOST:PORT", w.listen)
+			return exit.Usagef("wrap: invalid value %q for flag --listen: want HOST:PORT", w.listen)
 		}
 		if host == "" {
 			host = "127.0.0.1"
@@ -292,11 +293,11 @@ func printDiff(e *env, d *hosts.Document, explained *bool) error {
 func saveDocument(d *hosts.Document) error {
 	switch _, err := d.Save(); {
 	case errors.Is(err, hosts.ErrChanged):
-		return fail(exitUnexpected, "changed", "another program changed the file; try again", err)
+		return exit.Fail(exit.Unexpected, "changed", "another program changed the file; try again", err)
 	case errors.Is(err, hosts.ErrNoState):
-		return fail(exitUnexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
+		return exit.Fail(exit.Unexpected, "no_state", "set HOME, or MCPWIRE_HOME to a folder", err)
 	case errors.Is(err, inuse.ErrInUse):
-		return fail(exitUnexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
+		return exit.Fail(exit.Unexpected, "in_use", "close the program that has the file open, most likely the host itself, and try again", err)
 	default:
 		return err
 	}
@@ -307,7 +308,7 @@ func (r *rewriting) refusal(s hosts.Server, err error) error {
 	if errors.Is(err, hosts.ErrRemote) {
 		const address = "127.0.0.1:9000"
 		tap := shellText(append(plainArgs("mcpwire", "tap", "--listen", address), newSecretNames().url(s.URL)))
-		return fail(exitUsage, "remote", fmt.Sprintf("a host does not start a server that it reaches by URL. Run a tap yourself: %s; then %s points the entry at it",
+		return exit.Fail(exit.Usage, "remote", fmt.Sprintf("a host does not start a server that it reaches by URL. Run a tap yourself: %s; then %s points the entry at it",
 			tap, shellLine("mcpwire", "wrap", r.name, "--listen", address)), fmt.Errorf("%s: %w", serverLabel(s), err))
 	}
 	return fmt.Errorf("%s: %w", serverLabel(s), err)
@@ -397,9 +398,9 @@ func noServer(verb string, err error) error {
 		for i, t := range targets {
 			targets[i] = shellLine("mcpwire", verb, t)
 		}
-		return fail(exitUsage, "ambiguous_server", strings.Join(targets, " or "), err)
+		return exit.Fail(exit.Usage, "ambiguous_server", strings.Join(targets, " or "), err)
 	case errors.As(err, &missing):
-		return fail(exitUsage, "unknown_server", "mcpwire servers lists what is configured", err)
+		return exit.Fail(exit.Usage, "unknown_server", "mcpwire servers lists what is configured", err)
 	}
 	return err
 }

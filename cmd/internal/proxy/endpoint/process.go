@@ -1,4 +1,4 @@
-package cli
+package endpoint
 
 import (
 	"context"
@@ -20,9 +20,9 @@ type recordedProcess struct {
 	ended   sync.Once
 }
 
-// startRecorded starts a process, records its start for the bridge of ctx and returns the
+// StartProcess starts a process, records its start for the bridge of ctx and returns the
 // connection to it. Closing the connection closes the process.
-func startRecorded(ctx context.Context, cmd *stdio.Cmd) (jsonrpc.Framer, error) {
+func StartProcess(ctx context.Context, cmd *stdio.Cmd) (jsonrpc.Framer, error) {
 	p, err := cmd.Start(ctx)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func startRecorded(ctx context.Context, cmd *stdio.Cmd) (jsonrpc.Framer, error) 
 	start := wireclient.StartOf(cmd)
 	start.PID = p.Pid()
 	record(&capture.Event{Kind: capture.KindStart, Start: &start})
-	opts := &jsonrpc.FramerOptions{Framing: framingOr(cmd.Framing, jsonrpc.FramingLine), MaxFrame: cmd.MaxFrame}
+	opts := &jsonrpc.FramerOptions{Framing: FramingOr(cmd.Framing, jsonrpc.FramingLine), MaxFrame: cmd.MaxFrame}
 	return &recordedProcess{Framer: jsonrpc.NewFramer(p, opts), process: p, record: record}, nil
 }
 

@@ -1,4 +1,7 @@
-package cli
+// Package gatewayd runs a gateway from a configuration: it listens, admits callers, connects to
+// upstreams with their credentials, loads the configuration again when it changes, and serves
+// operators. Package gateway passes the messages on.
+package gatewayd
 
 import (
 	"cmp"
@@ -25,11 +28,16 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	gatewaylogin "mcpwire/cmd/internal/proxy/gateway/login"
 	"mcpwire/cmd/internal/proxy/gateway/policy"
 	"mcpwire/cmd/internal/proxy/gateway/traces"
+	"mcpwire/cmd/internal/proxy/recording"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/base/wait"
@@ -42,8 +50,8 @@ import (
 	"mcpwire/streamable"
 )
 
-// gatewayOptions are the options of a gateway.
-type gatewayOptions struct {
+// Options are the options of a gateway.
+type Options struct {
 	// Stdin and Stdout are those of the client if Listen is stdio. Messages about captures go to
 	// Stderr.
 	Stdin          *os.File
@@ -63,18 +71,18 @@ type gatewayOptions struct {
 	// Logger receives the log.
 	Logger *slog.Logger
 	// Node connects the gateway to those of other processes. Nil means that there are none.
-	Node *GatewayNode
+	Node *Node
 }
 
-// serveGateway serves the gateway of the configuration in the file path until ctx ends or a signal
+// Serve serves the gateway of the configuration in the file path until ctx ends or a signal
 // comes. It closes the gateway before it returns.
-func serveGateway(ctx context.Context, path string, o *gatewayOptions) error {
-	return (&gatewayProcess{opts: o, path: path, log: o.Logger, node: o.Node}).serve(ctx)
+func Serve(ctx context.Context, path string, o *Options) error {
+	return (&process{opts: o, path: path, log: o.Logger, node: o.Node}).serve(ctx)
 }
 
-// A gatewayProcess is a running gateway.
-type gatewayProcess struct {
-	opts *gatewayOptions
+// A process is a running gateway.
+type process struct {
+	opts *Options
 	path string
 	log  *slog.Logger
 
@@ -86,28 +94,28 @@ type gatewayProcess struct {
 	// tokens has the tokens of callers. It is nil if callers have none.
 	tokens *policy.CallerTokens
 	// logins is nil if callers log in to no upstream.
-	logins    *gatewayLogins
-	recording *tapRecording
+	logins    *logins
+	recording *recording.Recording
 	// traces is nil if spans are not exported.
 	traces *traces.Tracer
 	// node is nil outside a cluster.
-	node *GatewayNode
+	node *Node
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	current *gatewayConfiguration
-	reloads reloadStatus
+	current *configuration
+	reloads ReloadStatus
 }
 
-// A gatewayConfiguration is a loaded configuration with what was made of it.
-type gatewayConfiguration struct {
+// A configuration is a loaded configuration with what was made of it.
+type configuration struct {
 	*gatewayconfig.Config
 	options gateway.Options
-	policy  *gatewayPolicy
+	policy  *callerPolicy
 }
 
 // serve loads the configuration and serves the gateway until ctx ends or a signal comes.
-func (p *gatewayProcess) serve(ctx context.Context) (err error) {
+func (p *process) serve(ctx context.Context) (err error) {
 	path := p.path
 	watcher := gatewayconfig.NewWatcher(path) // before the file is read
 	c, err := p.load(nil)
@@ -128,8 +136,8 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 	if p.recording, err = p.record(c); err != nil {
 		return err
 	}
-	defer p.recording.finish(p.opts.Stderr)
-	c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
+	defer p.recording.Finish(p.opts.Stderr)
+	c.options.Record, c.options.Watched = p.recording.Writer, p.recording.IsWatched
 	if p.openTraces(); p.traces != nil {
 		defer p.closeTraces()
 		c.options.Observe = p.observe()
@@ -142,7 +150,7 @@ func (p *gatewayProcess) serve(ctx context.Context) (err error) {
 }
 
 // run serves clients until a signal.
-func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher, guard *auth.Guard) error {
+func (p *process) run(ctx context.Context, watcher *gatewayconfig.Watcher, guard *auth.Guard) error {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	serving, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
@@ -162,10 +170,10 @@ func (p *gatewayProcess) run(ctx context.Context, watcher *gatewayconfig.Watcher
 	if p.address == "stdio" {
 		started()
 		// Standard input ends the gateway; the signals end the process.
-		return serveStdio(ctx, p.opts.Stdin, p.opts.Stdout, p.gateway, stdio.Config{Framing: jsonrpc.FramingAuto, MaxFrame: int(c.Listen.MaxMessage), StopTimeout: max(drain, drain+stopMargin), Logger: p.log})
+		return endpoint.ServeStdio(ctx, p.opts.Stdin, p.opts.Stdout, p.gateway, stdio.Config{Framing: jsonrpc.FramingAuto, MaxFrame: int(c.Listen.MaxMessage), StopTimeout: max(drain, drain+endpoint.StopMargin), Logger: p.log})
 	}
 	if kind, where, ok := gatewayconfig.SocketAddress(p.address); ok {
-		l, err := listenSocket(serving, kind, where)
+		l, err := endpoint.ListenSocket(serving, kind, where)
 		if err != nil {
 			return err
 		}
@@ -181,14 +189,14 @@ const tracesTimeout = 3 * time.Second
 
 // openTraces begins to export spans, if the variables OTEL_… say so. Invalid ones are not an error:
 // hosts that set them for themselves start the gateway with them.
-func (p *gatewayProcess) openTraces() {
+func (p *process) openTraces() {
 	transport := "tcp"
 	if kind, _, ok := gatewayconfig.SocketAddress(p.address); ok {
 		transport = kind
 	} else if p.address == "stdio" {
 		transport = "pipe"
 	}
-	o := &traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: Version, Transport: transport, Logger: p.log}
+	o := &traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: build.Version, Transport: transport, Logger: p.log}
 	if p.node != nil {
 		o.Service, o.Instance = "mcpwire-node", p.node.Name
 	}
@@ -203,7 +211,7 @@ func (p *gatewayProcess) openTraces() {
 }
 
 // closeTraces exports the last spans.
-func (p *gatewayProcess) closeTraces() {
+func (p *process) closeTraces() {
 	ctx, cancel := context.WithTimeout(context.Background(), tracesTimeout)
 	defer cancel()
 	p.traces.Close(ctx)
@@ -211,7 +219,7 @@ func (p *gatewayProcess) closeTraces() {
 
 // observe returns what observes the requests: the function of the node, and within it the spans. It
 // may be nil.
-func (p *gatewayProcess) observe() gateway.ObserveFunc {
+func (p *process) observe() gateway.ObserveFunc {
 	var outer gateway.ObserveFunc
 	if p.node != nil {
 		outer = p.node.Observe
@@ -237,7 +245,7 @@ func (p *gatewayProcess) observe() gateway.ObserveFunc {
 
 // checkAddress returns an error if --listen is invalid, or leads around the authentication of the
 // configuration.
-func (p *gatewayProcess) checkAddress() error {
+func (p *process) checkAddress() error {
 	if p.opts.Listen == "" || p.address == "stdio" {
 		return nil
 	}
@@ -252,13 +260,13 @@ func (p *gatewayProcess) checkAddress() error {
 	c := p.now()
 	switch {
 	case err != nil:
-		return usagef("gateway: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH, tcp:HOST:PORT or stdio", p.opts.Listen)
+		return exit.Usagef("gateway: invalid value %q for flag --listen: want an address and a port such as 127.0.0.1:8080, unix:PATH, tcp:HOST:PORT or stdio", p.opts.Listen)
 	case host != "" && !loopback.IsHost(host) && c.HasLogins() && c.Login.Identity == nil:
-		return usagef("gateway: --listen %s: other machines can reach it, and anybody could use the logins of credentials.login: add auth.issuers and login.identity", safeLine(p.opts.Listen))
+		return exit.Usagef("gateway: --listen %s: other machines can reach it, and anybody could use the logins of credentials.login: add auth.issuers and login.identity", safe.Line(p.opts.Listen))
 	case socket && c.Auth != nil:
-		return usagef("gateway: --listen %s: a socket has no authentication, and the configuration has auth", safeLine(p.opts.Listen))
+		return exit.Usagef("gateway: --listen %s: a socket has no authentication, and the configuration has auth", safe.Line(p.opts.Listen))
 	case socket && host != "" && !loopback.IsHost(host) && !c.Listen.AllowRemote:
-		return usagef("gateway: --listen %s: other machines can reach it, and a socket has no authentication: listen at 127.0.0.1, or set listen.allowRemote", safeLine(p.opts.Listen))
+		return exit.Usagef("gateway: --listen %s: other machines can reach it, and a socket has no authentication: listen at 127.0.0.1, or set listen.allowRemote", safe.Line(p.opts.Listen))
 	}
 	return nil
 }
@@ -276,14 +284,14 @@ func configurationError(path string, err error) error {
 		if file, ok := errors.AsType[*fs.PathError](err); ok && file.Path == path {
 			err = file.Err
 		}
-		err = fmt.Errorf("%s: %w", safeLine(path), err)
+		err = fmt.Errorf("%s: %w", safe.Line(path), err)
 	}
-	return fail(exitUsage, "bad_configuration", "mcpwire gateway check "+shellword.Word(path)+" shows all errors", err)
+	return exit.Fail(exit.Usage, "bad_configuration", "mcpwire gateway check "+shellword.Word(path)+" shows all errors", err)
 }
 
 // load reads the configuration and makes what the gateway needs. It keeps the state of old, which
 // may be nil. The caller must release the policy that it does not use.
-func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguration, err error) {
+func (p *process) load(old *configuration) (_ *configuration, err error) {
 	conf, err := gatewayconfig.Load(p.path)
 	if err != nil {
 		return nil, err
@@ -306,14 +314,14 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 			}()
 		}
 	}
-	c := &gatewayConfiguration{Config: conf}
+	c := &configuration{Config: conf}
 	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens, logins: p.logins, node: p.node}
 	c.options = gateway.Options{
-		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: Version}, Instructions: conf.Instructions, LabelElicitations: conf.LabelsElicitations(), ListWait: conf.ListWait.Or(0),
+		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: build.Version}, Instructions: conf.Instructions, LabelElicitations: conf.LabelsElicitations(), ListWait: conf.ListWait.Or(0),
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
 	}
 	if p.recording != nil {
-		c.options.Record, c.options.Watched = p.recording.writer, p.recording.isWatched
+		c.options.Record, c.options.Watched = p.recording.Writer, p.recording.IsWatched
 	}
 	c.options.Observe = p.observe()
 	if p.node != nil {
@@ -328,11 +336,11 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 	if c.options.Upstreams, err = builder.build(); err != nil {
 		return nil, err
 	}
-	var oldPolicy *gatewayPolicy
+	var oldPolicy *callerPolicy
 	if old != nil {
 		oldPolicy = old.policy
 	}
-	if c.policy, err = newGatewayPolicy(conf, p.path, oldPolicy, p.opts.Stderr, p.log); err != nil {
+	if c.policy, err = newCallerPolicy(conf, p.path, oldPolicy, p.opts.Stderr, p.log); err != nil {
 		return nil, err
 	}
 	c.policy.apply(&c.options)
@@ -342,14 +350,14 @@ func (p *gatewayProcess) load(old *gatewayConfiguration) (_ *gatewayConfiguratio
 }
 
 // warnMissing logs what this machine lacks. It costs only some tools.
-func (p *gatewayProcess) warnMissing(c *gatewayConfiguration) {
+func (p *process) warnMissing(c *configuration) {
 	for _, e := range c.Check() {
-		p.log.Warn(safeLine(e.Error()))
+		p.log.Warn(safe.Line(e.Error()))
 	}
 }
 
 // now returns the present configuration.
-func (p *gatewayProcess) now() *gatewayConfiguration {
+func (p *process) now() *configuration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.current
@@ -357,7 +365,7 @@ func (p *gatewayProcess) now() *gatewayConfiguration {
 
 // guard returns the guard that admits callers, or nil without auth. The error is a
 // [*gatewayconfig.Error].
-func (p *gatewayProcess) guard(a *gatewayconfig.Auth) (*auth.Guard, error) {
+func (p *process) guard(a *gatewayconfig.Auth) (*auth.Guard, error) {
 	if a == nil || p.address == "stdio" {
 		return nil, nil
 	}
@@ -409,7 +417,7 @@ func verifierOf(a *gatewayconfig.Auth, issuer gatewayconfig.Issuer) (auth.Verifi
 
 // clientAddr returns the function that determines a client's address, or nil for that of the
 // connection.
-func (p *gatewayProcess) clientAddr() func(*http.Request) netip.Addr {
+func (p *process) clientAddr() func(*http.Request) netip.Addr {
 	// The configuration is valid.
 	proxies, _ := p.now().Listen.Proxies()
 	if len(proxies) == 0 {
@@ -420,7 +428,7 @@ func (p *gatewayProcess) clientAddr() func(*http.Request) netip.Addr {
 
 // record starts the capture that flags or configuration ask for, and lets viewers watch the
 // gateway also without one.
-func (p *gatewayProcess) record(c *gatewayConfiguration) (*tapRecording, error) {
+func (p *process) record(c *configuration) (*recording.Recording, error) {
 	name := cmp.Or(p.opts.Name, strings.TrimSuffix(filepath.Base(p.path), filepath.Ext(p.path)), "gateway")
 	if p.node != nil && p.node.Name != "" {
 		name += "-" + p.node.Name
@@ -430,17 +438,17 @@ func (p *gatewayProcess) record(c *gatewayConfiguration) (*tapRecording, error) 
 	if p.opts.Record {
 		var err error
 		if dir, err = captures.Dir(); err != nil {
-			return nil, outputError(err)
+			return nil, recording.CreateError(err)
 		}
 	}
 	if p.opts.NoWatch && dir == "" {
-		return &tapRecording{}, nil
+		return &recording.Recording{}, nil
 	}
-	return recordProxy(p.opts.Stderr, opts, p.opts.Capture, dir, p.log)
+	return recording.Proxy(p.opts.Stderr, opts, p.opts.Capture, dir, p.log)
 }
 
 // serveHTTP serves clients over HTTP until ctx ends. It calls started when it listens.
-func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, started func()) error {
+func (p *process) serveHTTP(ctx context.Context, guard *auth.Guard, started func()) error {
 	l := &p.now().Listen
 	hosts := slices.Clone(l.Hosts)
 	if a := p.now().Auth; a != nil && a.Resource != "" {
@@ -476,7 +484,7 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 	if p.logins != nil && p.logins.listener == nil {
 		others[gatewaylogin.Path] = p.logins
 	}
-	r, err := newRouter(l.Path, p.gateway.Recorded(h), others)
+	r, err := endpoint.NewRouter(l.Path, p.gateway.Recorded(h), others)
 	if err != nil {
 		return configurationError(p.path, p.now().Errorf("listen.path", "listen.path: %v", err))
 	}
@@ -500,8 +508,8 @@ func (p *gatewayProcess) serveHTTP(ctx context.Context, guard *auth.Guard, start
 	}
 	err = httpserve.ListenAndServe(ctx, p.address, r, o)
 	if errors.Is(err, httpserve.ErrRemoteAddress) {
-		return fail(exitUnexpected, "remote_address", "add auth to the configuration, or listen.allowRemote, or listen at 127.0.0.1",
-			fmt.Errorf("gateway: not listening at %s, which other machines can reach", safeLine(p.address)))
+		return exit.Fail(exit.Unexpected, "remote_address", "add auth to the configuration, or listen.allowRemote, or listen at 127.0.0.1",
+			fmt.Errorf("gateway: not listening at %s, which other machines can reach", safe.Line(p.address)))
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package cli
+package gatewayd
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 	"time"
 
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	"mcpwire/cmd/internal/text/safe"
 )
 
-// A reloadStatus counts reloads.
-type reloadStatus struct {
+// A ReloadStatus counts reloads.
+type ReloadStatus struct {
 	// Loaded is when the present configuration was loaded.
 	Loaded time.Time `json:"loaded"`
 	// Reloads and Failures count the reloads that succeeded and failed.
@@ -24,7 +25,7 @@ type reloadStatus struct {
 
 // watch reloads the configuration when its file changes, and on SIGHUP unless a terminal may have
 // sent it, until ctx ends.
-func (p *gatewayProcess) watch(ctx context.Context, file *gatewayconfig.Watcher) {
+func (p *process) watch(ctx context.Context, file *gatewayconfig.Watcher) {
 	hangup := make(chan os.Signal, 1)
 	if p.address != "stdio" {
 		signal.Notify(hangup, syscall.SIGHUP)
@@ -56,7 +57,7 @@ func (p *gatewayProcess) watch(ctx context.Context, file *gatewayconfig.Watcher)
 }
 
 // reload loads the configuration and applies it, all or nothing.
-func (p *gatewayProcess) reload() {
+func (p *process) reload() {
 	start := time.Now()
 	old := p.now()
 	err := p.replace(old)
@@ -64,13 +65,13 @@ func (p *gatewayProcess) reload() {
 	defer p.mu.Unlock()
 	if err != nil {
 		p.reloads.Failures++
-		p.reloads.LastError = safeLine(err.Error())
+		p.reloads.LastError = safe.Line(err.Error())
 		var all gatewayconfig.Errors
 		if !errors.As(err, &all) {
-			p.log.Error("the configuration was not reloaded; the old one stays", "error", safeLine(err.Error()))
+			p.log.Error("the configuration was not reloaded; the old one stays", "error", safe.Line(err.Error()))
 		}
 		for _, one := range all {
-			p.log.Error("the configuration was not reloaded; the old one stays", "error", safeLine(one.Error()))
+			p.log.Error("the configuration was not reloaded; the old one stays", "error", safe.Line(one.Error()))
 		}
 		return
 	}
@@ -81,7 +82,7 @@ func (p *gatewayProcess) reload() {
 }
 
 // replace replaces the configuration old by the one in the file.
-func (p *gatewayProcess) replace(old *gatewayConfiguration) error {
+func (p *process) replace(old *configuration) error {
 	c, err := p.load(old)
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (p *gatewayProcess) replace(old *gatewayConfiguration) error {
 
 // compareUpstreams returns the names of the upstreams that were added, connect in another way, or
 // were removed.
-func compareUpstreams(old, c *gatewayConfiguration) (added, changed, removed []string) {
+func compareUpstreams(old, c *configuration) (added, changed, removed []string) {
 	fingerprints := map[string]string{}
 	for _, u := range old.options.Upstreams {
 		fingerprints[u.Name] = u.Fingerprint

@@ -1,4 +1,4 @@
-package cli
+package endpoint
 
 import (
 	"net/http"
@@ -17,7 +17,7 @@ func TestRouter(t *testing.T) {
 		{"", false}, {"mcp", false}, {"GET /mcp", false}, {"/{id}", false}, {"/a{", false}, {"/a//b", false}, {"/a/../b", false}, {"/a?b", false},
 		{"/taken", false}, {"example.com/mcp", false},
 	} {
-		var r router
+		var r Router
 		if err := r.handle("/taken", http.NotFoundHandler()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package cli
+package gatewayd
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"mcpwire/streamable"
 )
 
-// A GatewayNode connects a gateway to those of other processes. The functions other than Observe
+// A Node connects a gateway to those of other processes. The functions other than Observe
 // and Status must not be nil.
-type GatewayNode struct {
+type Node struct {
 	// Name is that of the node. The gateway has it too in mcpwire watch, after that of the file.
 	Name string
 	// Secrets are those of the gateway, unless the configuration has keys.
@@ -45,7 +45,7 @@ const (
 )
 
 // checkNode returns an error if the gateway is a node and does not serve HTTP.
-func (p *gatewayProcess) checkNode() error {
+func (p *process) checkNode() error {
 	if _, _, socket := gatewayconfig.SocketAddress(p.address); p.node != nil && (socket || p.address == "stdio") {
 		return errors.New("gateway: a node of a cluster serves HTTP: give listen an address such as 127.0.0.1:8080")
 	}

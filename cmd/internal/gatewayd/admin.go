@@ -1,4 +1,4 @@
-package cli
+package gatewayd
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/health"
@@ -26,7 +27,7 @@ import (
 // serveAdmin serves operators, if the configuration has an address for them, until until ends. The
 // gateway is not ready before started is called, nor after serving ends. The server runs in
 // background.
-func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *sync.WaitGroup) (started func(), err error) {
+func (p *process) serveAdmin(serving, until context.Context, background *sync.WaitGroup) (started func(), err error) {
 	a := p.now().Admin
 	if a.Address == "" {
 		return func() {}, nil
@@ -45,7 +46,7 @@ func (p *gatewayProcess) serveAdmin(serving, until context.Context, background *
 	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) { writeAdminJSON(w, p.configz()) })
 	l, err := new(net.ListenConfig).Listen(until, "tcp", cmp.Or(withHost(a.Address), a.Address))
 	if err != nil {
-		return nil, fail(exitUnexpected, "listen", "another program may be listening there", p.now().Errorf("admin", "admin: %v", err))
+		return nil, exit.Fail(exit.Unexpected, "listen", "another program may be listening there", p.now().Errorf("admin", "admin: %v", err))
 	}
 	p.log.Info("admin", "address", l.Addr())
 	background.Go(func() {
@@ -94,7 +95,7 @@ func writeAdminJSON(w http.ResponseWriter, v any) {
 }
 
 // upstreamz returns the state of the upstreams, without credentials in errors.
-func (p *gatewayProcess) upstreamz(ctx context.Context) any {
+func (p *process) upstreamz(ctx context.Context) any {
 	var page struct {
 		Upstreams []gateway.UpstreamStatus `json:"upstreams"`
 		// SilentNodes are the nodes that have not reported whether they run processes.
@@ -116,13 +117,13 @@ func (p *gatewayProcess) upstreamz(ctx context.Context) any {
 }
 
 // configz returns the present configuration, without what looks like a secret.
-func (p *gatewayProcess) configz() any {
+func (p *process) configz() any {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return struct {
 		File   string                `json:"file"`
 		Listen string                `json:"listen"`
-		Status reloadStatus          `json:"status"`
+		Status ReloadStatus          `json:"status"`
 		Config *gatewayconfig.Config `json:"config"`
 	}{p.path, p.address, p.reloads, withoutSecrets(p.current.Config)}
 }
@@ -153,7 +154,7 @@ func withoutSecrets(c *gatewayconfig.Config) *gatewayconfig.Config {
 
 // appendMetrics appends the metrics of the configuration, the audit, the process and the calls, in
 // the text format of Prometheus (https://prometheus.io/docs/instrumenting/exposition_formats/).
-func (p *gatewayProcess) appendMetrics(dst []byte) []byte {
+func (p *process) appendMetrics(dst []byte) []byte {
 	p.mu.Lock()
 	reloads, audit, durations := p.reloads, p.current.policy.audit, p.current.policy.durations
 	p.mu.Unlock()

@@ -1,22 +1,24 @@
-package cli
+package endpoint
 
 import (
 	"fmt"
 	"net/http"
 	"path"
 	"strings"
+
+	"mcpwire/cmd/internal/text/safe"
 )
 
-// A router routes HTTP requests by their path. Its zero value has no paths.
-type router struct {
+// A Router routes HTTP requests by their path. Its zero value has no paths.
+type Router struct {
 	mux   http.ServeMux
 	taken map[string]bool
 }
 
-// newRouter returns a router for an endpoint and the handlers of other paths. It returns an error
+// NewRouter returns a router for an endpoint and the handlers of other paths. It returns an error
 // if a path is invalid or occurs twice.
-func newRouter(endpoint string, h http.Handler, others map[string]http.Handler) (*router, error) {
-	r := &router{}
+func NewRouter(endpoint string, h http.Handler, others map[string]http.Handler) (*Router, error) {
+	r := &Router{}
 	for to, other := range others {
 		if err := r.handle(to, other); err != nil {
 			return nil, err
@@ -27,16 +29,16 @@ func newRouter(endpoint string, h http.Handler, others map[string]http.Handler) 
 
 // handle registers the handler for a path. It returns an error if the path is invalid or already
 // has a handler.
-func (r *router) handle(to string, h http.Handler) error {
+func (r *Router) handle(to string, h http.Handler) error {
 	clean := path.Clean(to)
 	if strings.HasSuffix(to, "/") && clean != "/" {
 		clean += "/"
 	}
 	switch {
 	case !strings.HasPrefix(to, "/") || to != clean || strings.ContainsAny(to, "{}?# \t"):
-		return fmt.Errorf("%s is not a path such as /mcp", safeLine(to))
+		return fmt.Errorf("%s is not a path such as /mcp", safe.Line(to))
 	case r.taken[to]:
-		return fmt.Errorf("%s is the path of something else", safeLine(to))
+		return fmt.Errorf("%s is the path of something else", safe.Line(to))
 	}
 	if r.taken == nil {
 		r.taken = map[string]bool{}
@@ -47,4 +49,4 @@ func (r *router) handle(to string, h http.Handler) error {
 }
 
 // ServeHTTP implements [http.Handler].
-func (r *router) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.mux.ServeHTTP(w, req) }
+func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) { r.mux.ServeHTTP(w, req) }

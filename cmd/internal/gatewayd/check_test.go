@@ -1,4 +1,4 @@
-package cli
+package gatewayd
 
 import (
 	"os"
@@ -41,7 +41,7 @@ func TestSharingOf(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := sharingOf(c, c.Upstreams[0]); got != tt.want {
+			if got := Sharing(c, c.Upstreams[0]); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package cli
+package gatewayd
 
 import (
 	"bytes"
@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/cmd/internal/proxy/gateway/policy"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
@@ -33,9 +35,9 @@ type upstreamBuilder struct {
 	// tokens has the tokens of callers. It is nil if callers have none.
 	tokens *policy.CallerTokens
 	// logins is nil if callers log in to no upstream.
-	logins *gatewayLogins
+	logins *logins
 	// node is nil outside a cluster.
-	node *GatewayNode
+	node *Node
 }
 
 // build returns the upstreams that are not disabled. The error is [gatewayconfig.Errors].
@@ -104,7 +106,7 @@ func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream,
 		}
 	case u.Socket != "":
 		kind, where, _ := gatewayconfig.SocketAddress(u.Socket)
-		out.Bridge.Connect = socketConnect(kind, where, framingOf(u.Framing), 0)
+		out.Bridge.Connect = endpoint.Socket(kind, where, framingOf(u.Framing), 0)
 	default:
 		out.Bridge.HTTP = true
 		out.PerPrincipal = u.Credentials != nil && (u.Credentials.Exchange != nil || u.Credentials.Login != nil)
@@ -132,7 +134,7 @@ func framingOf(name string) jsonrpc.Framing {
 }
 
 // process returns a function that starts the process of an upstream. It logs its standard error.
-func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) bridgeConnect {
+func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) endpoint.Connect {
 	base := stdio.Command(u.Command[0], slices.Concat(u.Command[1:], u.Args)...)
 	base.Dir, base.Framing, base.EnvAllow = u.Cwd, framingOf(u.Framing), b.conf.Inherited(u)
 	if b.node != nil {
@@ -148,7 +150,7 @@ func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) bridgeConnect {
 			cmd.Env = append(cmd.Env, name+"="+text)
 		}
 		cmd.Stderr = io.MultiWriter(&stderrLog{log: b.log, upstream: u.Name}, stderr)
-		return startRecorded(ctx, &cmd)
+		return endpoint.StartProcess(ctx, &cmd)
 	}
 }
 
@@ -166,13 +168,13 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 	if u.TLS != nil {
 		tls = *u.TLS
 	}
-	conf, err := clientTLS(string(tls.CA), tls.Insecure)
+	conf, err := endpoint.TLS(string(tls.CA), tls.Insecure)
 	if err != nil {
 		return fmt.Errorf("tls.ca: %w", err)
 	}
-	side := noPost{next: bridge.Transport(proxyTransport(conf, u.Timeouts.Connect.Or(defaultConnectTime)))}
+	side := endpoint.NoPost{Next: bridge.Transport(endpoint.Transport(conf, u.Timeouts.Connect.Or(defaultConnectTime)))}
 	if u.Transport == "sse" {
-		side.url = address
+		side.URL = address
 	}
 	credentials := policy.Credentials{Headers: map[string]policy.Source{}, Logger: b.log.With("upstream", u.Name)}
 	for name, value := range u.Headers {
@@ -194,7 +196,7 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 		out.Login, authenticated = login, login.Transport(authenticated)
 	}
 	transport := streamable.Dial(address, &streamable.DialOptions{
-		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == "http", UnavailableTimeout: awayTimeout, Logger: b.log,
+		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == "http", UnavailableTimeout: endpoint.UnavailableTimeout, Logger: b.log,
 	})
 	out.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 	return nil
@@ -254,7 +256,7 @@ func (l *stderrLog) Write(p []byte) (int, error) {
 // flush logs the line, unless it is blank.
 func (l *stderrLog) flush() {
 	if text := bytes.TrimSpace(l.line); len(text) > 0 {
-		l.log.Info("stderr", "upstream", l.upstream, "line", safeLine(string(text)))
+		l.log.Info("stderr", "upstream", l.upstream, "line", safe.Line(string(text)))
 	}
 	l.line = l.line[:0]
 }

@@ -1,4 +1,4 @@
-package cli
+package gatewayd
 
 import (
 	"context"
@@ -19,9 +19,19 @@ import (
 	"mcpwire/cmd/internal/trace/captures"
 )
 
-// A gatewayPolicy has what a configuration says about callers. Parts that two configurations share
+// PinFile returns a configuration and the file of its pins.
+func PinFile(path string) (*gatewayconfig.Config, string, error) {
+	conf, err := gatewayconfig.Load(path)
+	if err != nil {
+		return nil, "", configurationError(path, err)
+	}
+	file, err := pinFileOf(conf, path)
+	return conf, file, err
+}
+
+// A callerPolicy has what a configuration says about callers. Parts that two configurations share
 // keep their state in both.
-type gatewayPolicy struct {
+type callerPolicy struct {
 	view   func(context.Context) gateway.View
 	limits *policy.Limits
 	// pins and audit are nil if the configuration has none.
@@ -30,21 +40,21 @@ type gatewayPolicy struct {
 	// durations is nil without an address for operators.
 	durations *policy.Durations
 
-	// limitOptions made limits. pinFile and auditFile are those of pins and audit.
+	// limitOptions made limits. PinFile and auditFile are those of pins and audit.
 	limitOptions       policy.LimitOptions
 	pinFile, auditFile string
 	// pinModes has the modes of the present upstreams.
 	pinModes *atomic.Pointer[map[string]policy.PinMode]
 }
 
-// newGatewayPolicy makes the policy of a configuration. It keeps parts of old, which may be nil.
+// newCallerPolicy makes the policy of a configuration. It keeps parts of old, which may be nil.
 // The caller must call release for the policy that it does not use. An error may be
 // [gatewayconfig.Errors].
-func newGatewayPolicy(c *gatewayconfig.Config, path string, old *gatewayPolicy, stderr io.Writer, log *slog.Logger) (_ *gatewayPolicy, err error) {
+func newCallerPolicy(c *gatewayconfig.Config, path string, old *callerPolicy, stderr io.Writer, log *slog.Logger) (_ *callerPolicy, err error) {
 	if old == nil {
-		old = &gatewayPolicy{pinModes: &atomic.Pointer[map[string]policy.PinMode]{}}
+		old = &callerPolicy{pinModes: &atomic.Pointer[map[string]policy.PinMode]{}}
 	}
-	p := &gatewayPolicy{pinModes: old.pinModes, durations: old.durations}
+	p := &callerPolicy{pinModes: old.pinModes, durations: old.durations}
 	if p.durations == nil && c.Admin.Address != "" {
 		p.durations = &policy.Durations{}
 	}
@@ -95,9 +105,9 @@ func newGatewayPolicy(c *gatewayconfig.Config, path string, old *gatewayPolicy, 
 }
 
 // release closes the parts that other does not have. other may be nil.
-func (p *gatewayPolicy) release(other *gatewayPolicy) error {
+func (p *callerPolicy) release(other *callerPolicy) error {
 	if other == nil {
-		other = &gatewayPolicy{}
+		other = &callerPolicy{}
 	}
 	var errs []error
 	if p.audit != nil && p.audit != other.audit {
@@ -110,7 +120,7 @@ func (p *gatewayPolicy) release(other *gatewayPolicy) error {
 }
 
 // apply sets the hooks of a gateway.
-func (p *gatewayPolicy) apply(o *gateway.Options) {
+func (p *callerPolicy) apply(o *gateway.Options) {
 	o.View, o.Admit = p.view, p.limits.Admit
 	switch {
 	case p.audit != nil && p.durations != nil:
