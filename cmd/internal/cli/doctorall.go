@@ -32,28 +32,28 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 		return err
 	}
 	warnAbout(e.stderr, files)
-	var servers []hosts.Server
+	var all []hosts.Server
 	for _, file := range files {
 		for _, s := range file.Servers {
 			if !s.Disabled {
-				servers = append(servers, s)
+				all = append(all, s)
 			}
 		}
 	}
-	reports := make([]*doctorReport, len(servers))
-	out := &doctorTable{e: e, paint: newScreen(e.stdout).paint, width: terminalWidth(e.stdout), json: asJSON, servers: servers}
+	reports := make([]*doctorReport, len(all))
+	out := &doctorTable{e: e, paint: newScreen(e.stdout).paint, width: terminalWidth(e.stdout), json: asJSON, servers: all}
 	status := e.statusLine()
 	defer status.clear()
 	worst := new(doctorReport)
-	ended := make(chan int, len(servers))
+	ended := make(chan int, len(all))
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	started, printed := 0, make([]bool, len(servers))
+	started, printed := 0, make([]bool, len(all))
 	start := func() {
-		if i := started; i < len(servers) {
+		if i := started; i < len(all) {
 			started++
 			wg.Go(func() {
-				reports[i] = examineConfigured(cmd, e, machine, servers[i], *f)
+				reports[i] = examineConfigured(cmd, e, machine, all[i], *f)
 				ended <- i
 			})
 		}
@@ -62,8 +62,8 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 		start()
 	}
 	// Lines come as servers end, so that a slow one holds up none.
-	for done := range servers {
-		status.step("%d of %d servers examined; running: %s", done, len(servers), running(servers[:started], printed))
+	for done := range all {
+		status.step("%d of %d servers examined; running: %s", done, len(all), running(all[:started], printed))
 		i := <-ended
 		if err := cmd.Context().Err(); err != nil {
 			return err

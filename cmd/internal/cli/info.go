@@ -84,7 +84,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("title", safe.Clip(info.Title, 200))
 	add("about", safe.Clip(info.Description, 500))
 	add("website", safe.Clip(info.WebsiteURL, 300))
-	add("target", s.d.targetText())
+	add("target", targetText(s.d))
 	add("era", eraName(s.Revision()))
 	add("revision", s.Revision().String())
 	add("versions", versionsText(greeting))
@@ -104,7 +104,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 }
 
 // targetText says how the server was reached.
-func (d *dialer) targetText() string {
+func targetText(d *dialer) string {
 	switch {
 	case d.target.isStdio():
 		return "stdio, " + d.target.name

@@ -37,7 +37,7 @@ func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) 
 	works := 0
 	var last error
 	for _, r := range mcp.Revisions() {
-		line, err := d.probe(ctx, r)
+		line, err := probeRevision(ctx, d, r)
 		if ctx.Err() != nil {
 			return true, ctx.Err()
 		}
@@ -60,8 +60,8 @@ func (v *infoVerb) alone(ctx context.Context, d *dialer) (done bool, err error) 
 	return true, nil
 }
 
-// probe connects with one revision only.
-func (d *dialer) probe(ctx context.Context, r mcp.Revision) (probeLine, error) {
+// probeRevision connects with one revision only.
+func probeRevision(ctx context.Context, d *dialer, r mcp.Revision) (probeLine, error) {
 	d.trace.forget()
 	line := probeLine{Revision: r, Era: eraName(r)}
 	start := time.Now()

@@ -271,18 +271,3 @@ func harmlessMember(name, value string) bool {
 	shown, _ := capture.NewRedactor(nil).Message(nil, text)
 	return bytes.Equal(shown, text)
 }
-
-// recordedCommand returns the command of the first process in a capture.
-func recordedCommand(r io.Reader) []string {
-	events := capture.NewReader(r, nil)
-	defer events.Close()
-	for ev, err := range events.Events() {
-		if err != nil {
-			return nil
-		}
-		if ev.Start != nil {
-			return slices.Clone(ev.Start.Command)
-		}
-	}
-	return nil
-}

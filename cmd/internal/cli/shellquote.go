@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"crypto/rand"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -104,15 +102,13 @@ func (n *secretNames) args(argv ...string) []shellArg {
 			parts = append(parts, a)
 		}
 	}
-	shown, err := recordedArgs(parts, n.redaction)
+	shown := capture.NewRedactor(n.redaction).Args(parts)
 	args := make([]shellArg, len(argv))
 	at := 0 // in parts
 	for i, a := range argv {
 		at++
 		m := assignment().FindStringSubmatch(a)
 		switch {
-		case err != nil: // show nothing
-			args[i] = shellArg{{variable: n.variable(a, "ARGUMENT")}}
 		case m != nil:
 			at++
 			args[i] = append(shellArg{{text: m[1] + "="}}, n.split(shown[at], parts[at-1])...)
@@ -191,22 +187,4 @@ func variablesOf(args []shellArg) []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// recordedArgs returns the arguments of a command as a capture with that redaction records them.
-func recordedArgs(argv []string, redaction *capture.Redaction) ([]string, error) {
-	var b bytes.Buffer
-	enc := capture.NewEncoder(&b, redaction)
-	err := errors.Join(
-		enc.Encode(&capture.Event{Kind: capture.KindHead, Head: &capture.Head{}}),
-		enc.Encode(&capture.Event{Kind: capture.KindStart, N: 1, Start: &capture.Start{Command: argv}}),
-		enc.Flush())
-	if err != nil {
-		return nil, err
-	}
-	shown := recordedCommand(&b)
-	if len(shown) != len(argv) {
-		return nil, errors.New("the arguments cannot be recorded")
-	}
-	return shown, nil
 }

@@ -43,6 +43,9 @@ func newTermSource(e *env, n *notes, words *vocabulary) *termSource {
 	return s
 }
 
+// terminal returns the terminal that Write writes to.
+func (s *termSource) terminal() *os.File { return s.out }
+
 func (s *termSource) interactive() bool { return true }
 
 // Write implements io.Writer for output other than the line that is being edited.

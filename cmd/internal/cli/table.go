@@ -99,8 +99,8 @@ func (t *table) print(e *env) error {
 // terminalWidth returns the number of columns of the terminal that w writes to, or 0 if w isn't a
 // terminal.
 func terminalWidth(w io.Writer) int {
-	if s, ok := w.(*termSource); ok {
-		w = s.out
+	if s, ok := w.(interface{ terminal() *os.File }); ok {
+		w = s.terminal()
 	}
 	width := newScreen(w).width
 	if f, ok := w.(*os.File); ok && width > 0 && os.Getenv("COLUMNS") == "" {

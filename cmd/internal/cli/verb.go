@@ -56,13 +56,13 @@ func newVerbCommand(e *env, c *cobra.Command, v verb) *cobra.Command {
 			return err
 		}
 		if !record {
-			return f.runVerb(cmd.Context(), e, t, v)
+			return runVerb(cmd.Context(), e, &f, t, v)
 		}
 		if err := t.addTap(cmd.Name()); err != nil {
 			return err
 		}
 		begin := time.Now()
-		err = f.runVerb(cmd.Context(), e, t, v)
+		err = runVerb(cmd.Context(), e, &f, t, v)
 		if hasCaptureSince(t.captureName(), begin) {
 			fmt.Fprintf(e.stderr, "recorded: mcpwire show %s\n", shellLine(ofCapture+t.captureName()))
 		} else {
@@ -87,7 +87,7 @@ func hasCaptureSince(name string, begin time.Time) bool {
 }
 
 // runVerb connects, runs the verb, and disconnects.
-func (f *targetFlags) runVerb(ctx context.Context, e *env, t targetSpec, v verb) error {
+func runVerb(ctx context.Context, e *env, f *targetFlags, t targetSpec, v verb) error {
 	d, err := newDialer(e, t, f)
 	if err != nil {
 		return err
