@@ -79,7 +79,7 @@ func goTool(t *testing.T, args ...string) string {
 // it is JSON.
 func TestHostConfiguration(t *testing.T) {
 	var compact [2]bytes.Buffer
-	_, help, _ := strings.Cut(serveLong, "\"servers\"):\n")
+	_, help, _ := strings.Cut(newServeCommand(&env{}).Long, "\"servers\"):\n")
 	help, _, _ = strings.Cut(help, "\n\nGive ")
 	for i, text := range []string{fenced(t, readDoc(t, "README.md"), "json"), help} {
 		if err := json.Compact(&compact[i], []byte(text)); err != nil {

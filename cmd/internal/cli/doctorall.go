@@ -86,9 +86,9 @@ func runDoctorAll(cmd *cobra.Command, e *env, f *targetFlags, asJSON bool) error
 }
 
 // running names the servers that have no report yet.
-func running(servers []hosts.Server, reported []bool) string {
+func running(all []hosts.Server, reported []bool) string {
 	var names []string
-	for i, s := range servers {
+	for i, s := range all {
 		if !reported[i] {
 			names = append(names, serverLabel(s))
 		}

@@ -98,7 +98,10 @@ func TestScreen(t *testing.T) {
 // breaks is added or lost.
 func TestFoldWidth(t *testing.T) {
 	removeSpace := func(s string) string { return strings.Join(strings.Fields(s), "") }
-	for _, step := range demoSteps() {
+	for _, step := range []struct{ send, meaning string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":"two"}}}`, "the arguments do not match the schema, and so this is a result, with isError"},
+		{"(end of input, and so on)", "all requests in flight finish before the server ends; nothing is lost"},
+	} {
 		for width := minWidth; width < 200; width++ {
 			var b bytes.Buffer
 			s := &screen{w: &b, width: width}

@@ -96,7 +96,7 @@ func newTestServer() *server.Server {
 	}))
 	must(
 		server.AddTool(srv, "album", "", func(context.Context, struct{}) (list []mcp.ContentBlock, err error) {
-			for range maxFiles + 1 {
+			for range 101 { // more than are written to files
 				list = append(list, mcp.ImageContent{Data: []byte{1}, MIMEType: "image/png"})
 			}
 			return list, nil

@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// otherwise each process sleeps for a second at its exit
 			env.Setenv("GORACE", "atexit_sleep_ms=1")
-			env.Setenv(exit.FormatVariable, formatJSON) // shows the code; usage.txtar shows the text
+			env.Setenv(exit.FormatVariable, "json") // shows the code; usage.txtar shows the text
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -106,6 +107,9 @@ func TestShowStreams(t *testing.T) {
 	}
 }
 
+// escapeCodes matches what sets colors on a terminal.
+var escapeCodes = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
 // TestListerWidth prints the captures of the scripts as terminals get them.
 func TestListerWidth(t *testing.T) {
 	for name, text := range scriptCaptures(t) {
@@ -120,7 +124,7 @@ func TestListerWidth(t *testing.T) {
 			if !strings.Contains(out.String(), "\x1b[") {
 				t.Errorf("%s has no colors", name)
 			}
-			plain := escapes.ReplaceAllString(out.String(), "")
+			plain := escapeCodes.ReplaceAllString(out.String(), "")
 			if strings.Contains(plain, "\x1b") {
 				t.Errorf("%s controls the terminal: %q", name, plain)
 			}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -175,6 +176,9 @@ func sketch(e *capture.Event, rest string) capture.Kind {
 	return e.Kind
 }
 
+var updateCaptures = flag.Bool("update", false, "write the captures into the scripts")
+
+// TestScriptCaptures checks that the captures in the scripts are the sketched ones.
 func TestScriptCaptures(t *testing.T) {
 	made := scriptCaptures(t)
 	for _, secret := range []string{"hunter2", "s3cr3t", "abcdefghijklmnop"} {
@@ -206,13 +210,13 @@ func TestScriptCaptures(t *testing.T) {
 			if !ours || bytes.Equal(want, a.Files[i].Data) {
 				continue
 			}
-			if !*update {
-				t.Errorf("%s: %s differs from the sketch; update it with go test -run TestScriptCaptures -u", script, a.Files[i].Name)
+			if !*updateCaptures {
+				t.Errorf("%s: %s differs from the sketch; update it with go test -run TestScriptCaptures -update", script, a.Files[i].Name)
 			}
 			a.Files[i].Data = slices.Clone(want)
 			changed = true
 		}
-		if changed && *update {
+		if changed && *updateCaptures {
 			if err := os.WriteFile(script, txtar.Format(a), 0o666); err != nil {
 				t.Fatal(err)
 			}
