@@ -82,7 +82,7 @@ func (a arrival) isLast() bool {
 	return a.err != nil && !bad
 }
 
-// NewPeer returns a peer that uses f, which may be an [End] or any other transport, for example a
+// NewPeer returns a peer that uses f, which may be an end of a [Pipe] or any other transport, for example a
 // jsonrpc.NewFramer over the process that stdio.Command starts. It closes f at the end of the test.
 func NewPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 	t.Helper()
@@ -156,7 +156,8 @@ func (p *Peer) write(op, frame string) {
 }
 
 // CloseWrite closes the peer's output and continues reading. A server then answers the accepted
-// requests and closes the connection. The transport must be able to do that, as an [End] is.
+// requests and closes the connection. The transport must be able to do that, as an end of a [Pipe]
+// is.
 func (p *Peer) CloseWrite() {
 	p.t.Helper()
 	w, ok := p.framer.(closeWriter)

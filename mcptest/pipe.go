@@ -3,40 +3,44 @@ package mcptest
 import (
 	"io"
 	"sync"
+
+	"mcpwire/jsonrpc"
 )
 
 // maxPipeBytes limits the unread bytes in one direction of a Pipe, as in a pipe of the operating
 // system.
 const maxPipeBytes = 64 << 10
 
-// An End is one of the two ends of a [Pipe]. It is a [jsonrpc.Framer] that can also close only its
-// output. Its methods may be called by multiple goroutines at once.
-type End struct{ in, out *queue }
+// A pipeEnd is one of the two ends of a [Pipe].
+type pipeEnd struct{ in, out *queue }
 
 // Pipe returns two connected ends. Frames written to one are read from the other, byte for byte,
 // whether or not they are valid JSON. A write blocks while more than 64 KiB would be unread in its
-// direction; an empty direction takes a frame of any size.
+// direction; an empty direction takes a frame of any size. The methods of an end may be called by
+// multiple goroutines at once. [Peer.CloseWrite] closes only the output of an end.
 //
 // Pipe has no timers and no goroutines, so it works in a bubble of testing/synctest, where waiting
 // for it is durably blocking. Create it inside the bubble.
-func Pipe() (a, b *End) {
+func Pipe() (a, b jsonrpc.Framer) { return newPipe() }
+
+func newPipe() (a, b *pipeEnd) {
 	aToB, bToA := newQueue(), newQueue()
-	return &End{in: bToA, out: aToB}, &End{in: aToB, out: bToA}
+	return &pipeEnd{in: bToA, out: aToB}, &pipeEnd{in: aToB, out: bToA}
 }
 
 // ReadFrame waits for the next frame, which the caller owns. After the other end's Close or
 // CloseWrite it returns the frames written before, then io.EOF. After Close of this end it returns
 // io.ErrClosedPipe.
-func (e *End) ReadFrame() ([]byte, error) { return e.in.read() }
+func (e *pipeEnd) ReadFrame() ([]byte, error) { return e.in.read() }
 
 // WriteFrame sends a copy of msg. It returns io.ErrClosedPipe after either end or this end's output
 // was closed.
-func (e *End) WriteFrame(msg []byte) error { return e.out.write(msg) }
+func (e *pipeEnd) WriteFrame(msg []byte) error { return e.out.write(msg) }
 
 // CloseWrite closes this end's output, like closing the standard input of a server. The other end
 // reads the frames written before, then io.EOF, and can still write. CloseWrite returns nil and may
 // be called more than once.
-func (e *End) CloseWrite() error {
+func (e *pipeEnd) CloseWrite() error {
 	e.out.closeWrite()
 	return nil
 }
@@ -44,7 +48,7 @@ func (e *End) CloseWrite() error {
 // Close closes both directions. Blocked reads and writes of this end return, and unread frames are
 // dropped. The other end can still read the frames written before. Close returns nil and may be
 // called more than once.
-func (e *End) Close() error {
+func (e *pipeEnd) Close() error {
 	e.out.closeWrite()
 	e.in.closeRead()
 	return nil

@@ -14,10 +14,8 @@ import (
 	"mcpwire/mcptest"
 )
 
-var _ jsonrpc.Framer = (*mcptest.End)(nil)
-
 // reads returns the frames that an end reads until an error, and the error.
-func reads(e *mcptest.End) (frames []string, err error) {
+func reads(e jsonrpc.Framer) (frames []string, err error) {
 	for {
 		frame, err := e.ReadFrame()
 		if err != nil {
@@ -27,7 +25,7 @@ func reads(e *mcptest.End) (frames []string, err error) {
 	}
 }
 
-func write(t testing.TB, e *mcptest.End, frames ...string) {
+func write(t testing.TB, e jsonrpc.Framer, frames ...string) {
 	t.Helper()
 	for _, f := range frames {
 		if err := e.WriteFrame([]byte(f)); err != nil {
@@ -39,9 +37,9 @@ func write(t testing.TB, e *mcptest.End, frames ...string) {
 func TestPipe(t *testing.T) {
 	a, b := mcptest.Pipe()
 	frames := []string{"{}", "", "line\nbreak", "\x00\xff"}
-	for _, dir := range [][2]*mcptest.End{{a, b}, {b, a}} {
+	for _, dir := range [][2]jsonrpc.Framer{{a, b}, {b, a}} {
 		write(t, dir[0], frames...)
-		dir[0].CloseWrite()
+		mcptest.NewPeer(t, dir[0]).CloseWrite()
 		got, err := reads(dir[1])
 		if diff := cmp.Diff(frames, got); diff != "" || err != io.EOF {
 			t.Errorf("%v, frames (-want +got):\n%s", err, diff)
@@ -79,7 +77,7 @@ func TestPipeClose(t *testing.T) {
 	if got, err := reads(b); cmp.Diff([]string{"to b"}, got) != "" || err != io.EOF {
 		t.Errorf("the other end reads %q, %v", got, err)
 	}
-	for _, e := range []*mcptest.End{a, b} {
+	for _, e := range []jsonrpc.Framer{a, b} {
 		if err := e.WriteFrame(nil); err != io.ErrClosedPipe {
 			t.Errorf("write: %v", err)
 		}

@@ -59,8 +59,8 @@ type RerunCheck struct {
 func (rc RerunCheck) rerunCheck() RerunCheck { return rc }
 
 // newRerunFramer returns the framer of a server that is checked, or nil if the check is disabled.
-func newRerunFramer(t testing.TB, srv jsonrpc.Server, end *End) *rerunFramer {
-	rf := &rerunFramer{End: end, t: t, runs: make(map[string]*handlerRun), reported: make(map[string]bool)}
+func newRerunFramer(t testing.TB, srv jsonrpc.Server, end *pipeEnd) *rerunFramer {
+	rf := &rerunFramer{pipeEnd: end, t: t, runs: make(map[string]*handlerRun), reported: make(map[string]bool)}
 	if options, ok := srv.(interface{ rerunCheck() RerunCheck }); ok {
 		rf.check = options.rerunCheck()
 	}
@@ -84,7 +84,7 @@ const (
 // A rerunFramer is the server's end of a connection. It holds back each response with input
 // requests, repeats the request, compares the two runs, and forwards one of the responses.
 type rerunFramer struct {
-	*End
+	*pipeEnd
 	t     testing.TB
 	check RerunCheck
 
@@ -129,7 +129,7 @@ func isRerun(id []byte) bool { return strings.HasPrefix(jsonwire.Text(id), rerun
 
 // ReadFrame returns the client's next frame, or a repeated request.
 func (rf *rerunFramer) ReadFrame() ([]byte, error) {
-	frame, err := rf.End.ReadFrame()
+	frame, err := rf.pipeEnd.ReadFrame()
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (rf *rerunFramer) WriteFrame(frame []byte) error {
 	if frame == nil {
 		return nil
 	}
-	return rf.End.WriteFrame(frame)
+	return rf.pipeEnd.WriteFrame(frame)
 }
 
 // record records a notification. It reports whether the notification belongs to a repeated request:
@@ -464,7 +464,7 @@ func (rf *rerunFramer) expire(r *handlerRun) {
 		r.started.Sub(r.first.started), time.Since(r.started))})
 	rf.in.inject(cancellation(r.request.ID))
 	rf.mu.Unlock()
-	rf.End.WriteFrame(r.heldFrame) // an error means that the client is gone
+	rf.pipeEnd.WriteFrame(r.heldFrame) // an error means that the client is gone
 }
 
 // stop ends the check. The test does not fail after that.

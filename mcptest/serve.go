@@ -25,9 +25,9 @@ const serveTimeout = 30 * time.Second
 // server.
 //
 // Serve also finds handlers that have side effects before they ask the client; see [RerunCheck].
-func Serve(t testing.TB, srv jsonrpc.Server) *End {
+func Serve(t testing.TB, srv jsonrpc.Server) jsonrpc.Framer {
 	t.Helper()
-	clientEnd, serverEnd := Pipe()
+	clientEnd, serverEnd := newPipe()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	framer, stop := jsonrpc.Framer(serverEnd), func() {}
@@ -84,9 +84,9 @@ const scriptTimeout = 30 * time.Second
 // The connection stays open after script has returned. At the end of the test, script must return,
 // and the client should have closed the connection. Messages that script did not expect fail the
 // test.
-func Script(t testing.TB, script func(p *Peer)) *End {
+func Script(t testing.TB, script func(p *Peer)) jsonrpc.Framer {
 	t.Helper()
-	clientEnd, serverEnd := Pipe()
+	clientEnd, serverEnd := newPipe()
 	p := newPeer(t, serverEnd)
 	p.script = true
 	done := make(chan struct{})

@@ -44,7 +44,7 @@ func TestConnectFails(t *testing.T) {
 }
 
 // ask sends a message and returns the next one.
-func ask(t testing.TB, e *mcptest.End, message string) string {
+func ask(t testing.TB, e jsonrpc.Framer, message string) string {
 	t.Helper()
 	if err := e.WriteFrame([]byte(message)); err != nil {
 		return fmt.Sprint(err)
@@ -78,30 +78,30 @@ func TestScriptFailures(t *testing.T) {
 	tests := []struct {
 		name   string
 		script func(p *mcptest.Peer)
-		client func(t testing.TB, e *mcptest.End)
+		client func(t testing.TB, e jsonrpc.Framer)
 		want   []string
 	}{
-		{"none", one, func(t testing.TB, e *mcptest.End) {
+		{"none", one, func(t testing.TB, e jsonrpc.Framer) {
 			if got := ask(t, e, "1"); got != "-1" {
 				t.Errorf("client: got %s", got)
 			}
 		}, nil},
 		// The client gets an error, and the rest of its test continues.
-		{"another message", one, func(t testing.TB, e *mcptest.End) {
+		{"another message", one, func(t testing.TB, e jsonrpc.Framer) {
 			if got := ask(t, e, "2"); got != "EOF" {
 				t.Errorf("client: got %s", got)
 			}
 		}, []string{"Expect: got another message\n    the message: got 2, want 1\nwant: 1\ngot:  2\nthe session so far:\n  < 2"}},
-		{"not completed", one, func(testing.TB, *mcptest.End) {},
+		{"not completed", one, func(testing.TB, jsonrpc.Framer) {},
 			[]string{"Expect: the other side has closed the connection\nwant: 1\nthe session so far:\n  ! the other side has closed the connection"}},
-		{"more than expected", one, func(t testing.TB, e *mcptest.End) {
+		{"more than expected", one, func(t testing.TB, e jsonrpc.Framer) {
 			ask(t, e, "1")
 			e.WriteFrame([]byte("2"))
 		}, []string{"1 unexpected messages; the last: 2\nthe session so far:\n  < 1\n  > -1\n  < 2\n  ! the other side has closed the connection"}},
 		{"the script closes", func(p *mcptest.Peer) {
 			p.Expect("1")
 			p.Close()
-		}, func(t testing.TB, e *mcptest.End) {
+		}, func(t testing.TB, e jsonrpc.Framer) {
 			if got := ask(t, e, "1"); got != "EOF" {
 				t.Errorf("client: got %s", got)
 			}

@@ -150,12 +150,12 @@ func (c *connFramer) Close() error {
 // memory returns the two ends of a connection in memory, which works in a bubble of synctest.
 func memory() (local, remote stream) {
 	a, b := mcptest.Pipe()
-	return &memoryStream{End: a}, &memoryStream{End: b}
+	return &memoryStream{Framer: a}, &memoryStream{Framer: b}
 }
 
 // A memoryStream is a stream over a pipe of frames. Each Write is a frame.
 type memoryStream struct {
-	*mcptest.End
+	jsonrpc.Framer
 	// rest is the unread rest of a frame.
 	rest []byte
 }
@@ -178,6 +178,11 @@ func (m *memoryStream) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// CloseWrite closes the output, as [mcptest.Peer.CloseWrite] does.
+func (m *memoryStream) CloseWrite() error {
+	return m.Framer.(interface{ CloseWrite() error }).CloseWrite()
 }
 
 // pipes returns the two ends of a connection over pipes of the system.
