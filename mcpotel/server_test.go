@@ -385,7 +385,7 @@ func TestCancelled(t *testing.T) {
 func TestOptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(mcpotel.Options{Content: true, Attributes: func(ctx context.Context, method string) []attribute.KeyValue {
-			return []attribute.KeyValue{attribute.String("mcp.session.id", server.CallOf(ctx).Principal().ID+" "+method)}
+			return []attribute.KeyValue{attribute.String("mcp.session.id", server.PrincipalID(ctx)+" "+method)}
 		}})
 		srv := server.MustNew("test", "1", nil)
 		srv.Use(r.Middleware)
@@ -395,7 +395,7 @@ func TestOptions(t *testing.T) {
 		if err := server.AddTool(srv, "fail", "", func(context.Context, struct{}) (string, error) { return "", errors.New("disk on fire") }); err != nil {
 			t.Fatal(err)
 		}
-		c := connect(server.WithPrincipal(t.Context(), &server.Principal{ID: "p"}), t, srv, modern)
+		c := connect(server.WithPrincipalID(t.Context(), "p"), t, srv, modern)
 		c.call("tools/call", `"name":"echo","arguments":{"a":1}`)
 		c.call("tools/call", `"name":"fail"`)
 		c.close()

@@ -18,7 +18,7 @@ import (
 // until the [Handler] that received it returns.
 //
 // The context has the rest: on a server, server.CallOf returns the request that the message is or
-// belongs to, and server.PrincipalOf the peer's principal. On a client, client.FromContext returns
+// belongs to, and server.PrincipalID the peer's principal. On a client, client.FromContext returns
 // the Client.
 type Message struct {
 	// ClientSide is set if the middleware is a client's. Otherwise it is a server's.

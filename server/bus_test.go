@@ -73,7 +73,7 @@ func TestBus(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			// the delay keeps events from being merged
 			bus := &recordingBus{Bus: server.NewMemoryBus(), publish: func(context.Context) error { elapse(time.Second); return nil }}
-			as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
+			as := server.WithPrincipalID(context.Background(), "u")
 			here, there := busServer(t, bus, nil), busServer(t, bus, nil)
 			var clients []*client
 			for _, srv := range []*server.Server{here, there} {
@@ -544,7 +544,7 @@ func TestBusForeignEvents(t *testing.T) {
 		bus := server.NewMemoryBus()
 		srv := server.MustNew("empty", "1", &server.Options{Bus: bus})
 		defer srv.Close(context.Background())
-		as := server.WithPrincipal(context.Background(), &server.Principal{ID: "u"})
+		as := server.WithPrincipalID(context.Background(), "u")
 		c := connectIn(as, t, srv, "2025-11-25")
 		c.revision = modern
 		c.listen(t.Context(), listenAll)

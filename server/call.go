@@ -125,10 +125,6 @@ func (c *Call) Shows(kind Kind, name string) bool { return c.view.shows(kind, na
 // client sends. The server does not report the end of a session: bound what you keep.
 func (c *Call) Session() string { return c.session.id }
 
-// Principal returns the principal of the request. It is never nil. It is shared and must not be
-// modified.
-func (c *Call) Principal() *Principal { return c.identity().principal }
-
 // Revision returns the protocol revision of the request.
 func (c *Call) Revision() mcp.Revision { return c.ex.Revision }
 

@@ -15,7 +15,7 @@ import (
 	"mcpwire/mcp"
 )
 
-// CallerLimits limits the requests of one caller. A caller is a [Principal], over all its
+// CallerLimits limits the requests of one caller. A caller is a principal, over all its
 // connections. Without an ID, a caller is a connection, or a network address if the transport has
 // no connections (HTTP). A request over a limit fails with [CodeTooManyRequests]. Each input round
 // counts as a request.
@@ -165,7 +165,7 @@ func (l *limits) release(cl *caller) {
 // callerLocked returns the caller of the call.
 func (l *limits) callerLocked(c *Call, now time.Time) *caller {
 	ident, s := c.identity(), c.session
-	id := ident.principal.ID
+	id := ident.principal
 	if id == "" && ident.address != "" {
 		id = "\x00" + ident.address
 	}
@@ -234,61 +234,51 @@ func (l *limits) concurrencyError() error {
 	}
 }
 
-// A Principal is the authenticated identity that a request comes from: the transport has verified a
-// token or the credentials of a socket's peer. It never contains a client's claims about itself.
-// The zero Principal is anonymous, as on standard input and output.
-type Principal struct {
-	// ID is unique among all principals, for example an issuer and a subject.
-	ID string
-	// Scopes lists the granted scopes.
-	Scopes []string
-	// Claims holds other verified data.
-	Claims any
-}
-
 type identityKey struct{}
 
 // An identity is the principal and the address of a request.
 type identity struct {
-	principal *Principal
+	// principal is the id of the principal, or "" if it is anonymous.
+	principal string
 	// address is the peer's network address, which identifies anonymous callers. If it is empty,
 	// each connection is one caller.
 	address string
 }
 
-// WithPrincipal returns a context for [Server.Serve] whose requests come from p.
-func WithPrincipal(ctx context.Context, p *Principal) context.Context {
-	return context.WithValue(ctx, identityKey{}, &identity{principal: p})
+// WithPrincipalID returns a context for [Server.Serve] whose requests come from the principal with
+// that id, which the transport has verified, such as the user at the other side of a socket. Ids
+// are unique among all principals; "" means anonymous, as on standard input and output. Over HTTP,
+// the principal is that of package auth.
+func WithPrincipalID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, identityKey{}, &identity{principal: id})
 }
 
-// PrincipalOf returns the principal that the handler or the middleware with this context acts for.
-// It is never nil. It is shared and must not be modified.
-func PrincipalOf(ctx context.Context) *Principal {
+// PrincipalID returns the id of the principal that the handler or the middleware with this context
+// acts for: that of auth.PrincipalOf(ctx) over HTTP, or that of [WithPrincipalID]. It is empty if the
+// caller is anonymous. It never depends on what a client says about itself.
+func PrincipalID(ctx context.Context) string {
 	if c := CallOf(ctx); c != nil {
-		return c.Principal()
+		return c.identity().principal
 	}
 	return identityOf(ctx).principal
 }
 
-var (
-	anonymous         = &Principal{}
-	anonymousIdentity = &identity{principal: anonymous}
-)
+var anonymous = &identity{}
 
 // identityOf returns the identity in ctx, or the anonymous one.
 func identityOf(ctx context.Context) *identity {
-	if b, _ := ctx.Value(identityKey{}).(*identity); b != nil && b.principal != nil {
-		return b
+	if id, _ := ctx.Value(identityKey{}).(*identity); id != nil {
+		return id
 	}
-	return anonymousIdentity
+	return anonymous
 }
 
 // callerID returns a text that identifies the caller of a request on the session; see
 // [CallerLimits].
 func (id *identity) callerID(s *session) string {
 	switch {
-	case id.principal.ID != "":
-		return id.principal.ID
+	case id.principal != "":
+		return id.principal
 	case id.address != "":
 		return "\x00" + id.address
 	}

@@ -232,7 +232,7 @@ func TestOnNotification(t *testing.T) {
 						call := server.CallOf(ctx)
 						mu.Lock()
 						defer mu.Unlock()
-						got = append(got, fmt.Sprintf("%s %s %s %s", call.Method(), params, call.Revision(), call.Principal().ID))
+						got = append(got, fmt.Sprintf("%s %s %s %s", call.Method(), params, call.Revision(), server.PrincipalID(call)))
 						if call.Method() == "com.example/n" && len(params) == 0 {
 							panic("without params")
 						}
@@ -240,7 +240,7 @@ func TestOnNotification(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: "p"})
+				ctx := server.WithPrincipalID(context.Background(), "p")
 				notify := func(c *client, method, params string) {
 					t.Helper()
 					var text []byte

@@ -25,7 +25,7 @@ func ExampleServer_Use() {
 			if m.Direction == jsonrpc.Outgoing || m.Method != "tools/call" {
 				return next(ctx, m)
 			}
-			tool, who := server.CallOf(ctx).Name(), server.PrincipalOf(ctx).ID
+			tool, who := server.CallOf(ctx).Name(), server.PrincipalID(ctx)
 			if tool == "erase" && who != "admin" {
 				fmt.Printf("audit: %q may not call %s\n", who, tool)
 				return nil, jsonrpc.Errorf(403, "not allowed")
@@ -37,7 +37,7 @@ func ExampleServer_Use() {
 	})
 	request := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"erase"}}`
 	for _, id := range []string{"guest", "admin"} {
-		ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: id})
+		ctx := server.WithPrincipalID(context.Background(), id)
 		if err := srv.Serve(ctx, jsonrpc.NewFramer(requestState{strings.NewReader(request)}, nil)); err != nil {
 			log.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func ExampleAddMethod() {
 func ExampleServer_OnNotification() {
 	srv := server.MustNew("demo", "1.0.0", nil)
 	if err := srv.OnNotification("com.example/saved", func(ctx context.Context, params json.RawMessage) {
-		fmt.Printf("%s from %q\n", params, server.CallOf(ctx).Principal().ID)
+		fmt.Printf("%s from %q\n", params, server.PrincipalID(ctx))
 	}); err != nil {
 		log.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 // callBy returns a call of a principal.
 func callBy(id string) *Call {
-	return &Call{session: &session{}, sessionIdentity: &identity{principal: &Principal{ID: id}}}
+	return &Call{session: &session{}, sessionIdentity: &identity{principal: id}}
 }
 
 // callersOf returns limits, and a function that admits a request of a principal.
@@ -271,15 +271,15 @@ func TestCallerID(t *testing.T) {
 		return id
 	}
 	one, two := new(session), new(session)
-	address := backend.Of(srv).WithIdentity(t.Context(), "", "192.0.2.1", nil, nil).Value(identityKey{}).(*identity)
-	if on(&identity{principal: &Principal{ID: "p"}}, one) != on(&identity{principal: &Principal{ID: "p"}}, two) {
+	address := backend.Of(srv).WithIdentity(t.Context(), "", "192.0.2.1").Value(identityKey{}).(*identity)
+	if on(&identity{principal: "p"}, one) != on(&identity{principal: "p"}, two) {
 		t.Error("one principal is two callers")
 	}
 	if on(address, one) != on(address, two) {
 		t.Error("one address is two callers")
 	}
-	on(anonymousIdentity, one)
-	on(anonymousIdentity, two)
+	on(anonymous, one)
+	on(anonymous, two)
 	if len(ids) != 4 {
 		t.Errorf("%d callers, want a principal, an address and two connections: %v", len(ids), ids)
 	}
@@ -364,7 +364,7 @@ func TestStatelessTaskOwners(t *testing.T) {
 		if err := d.Parse(jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), method, []byte(params)), 0); err != nil {
 			t.Fatal(err)
 		}
-		answer, _ := c.Deliver(backend.Of(srv).WithIdentity(t.Context(), principal, "", nil, nil), &d, nil)
+		answer, _ := c.Deliver(backend.Of(srv).WithIdentity(t.Context(), principal, ""), &d, nil)
 		return answer
 	}
 	var created struct{ Result struct{ TaskID string } }

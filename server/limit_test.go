@@ -21,7 +21,7 @@ import (
 // clientOf is connect on behalf of a principal.
 func clientOf(t testing.TB, srv *server.Server, revision, principal string) *client {
 	t.Helper()
-	return connectIn(server.WithPrincipal(context.Background(), &server.Principal{ID: principal}), t, srv, revision)
+	return connectIn(server.WithPrincipalID(context.Background(), principal), t, srv, revision)
 }
 
 // rejectionOf describes the error of a limit. It returns "" for nil, and other errors unchanged.

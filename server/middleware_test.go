@@ -60,8 +60,8 @@ func (w *messageRecorder) middleware(next middleware.Handler) middleware.Handler
 		if call := server.CallOf(ctx); call != nil {
 			line += fmt.Sprintf(" [%s %s]", m.Revision, call.Name())
 		}
-		if p := server.PrincipalOf(ctx); p.ID != "" {
-			line += " by " + p.ID
+		if id := server.PrincipalID(ctx); id != "" {
+			line += " by " + id
 		}
 		w.note("%s", line)
 		return next(ctx, m)
@@ -82,7 +82,7 @@ func TestMiddlewareSeesEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(messageRecorder)
 		srv := talkative(t, w.middleware)
-		ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: "p"})
+		ctx := server.WithPrincipalID(context.Background(), "p")
 
 		c := connectIn(ctx, t, srv, "2025-06-18")
 		synctest.Wait() // until the notification has passed the middleware

@@ -144,9 +144,9 @@ func TestResourceDefinitionIsCopied(t *testing.T) {
 // viewed returns a server with a View that depends on the scopes of the principal.
 func viewed(t *testing.T) (*server.Server, func(scopes ...string) *client) {
 	t.Helper()
-	srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
+	srv := server.MustNew("test", "1", &server.Options{View: func(ctx context.Context, _ string) *server.View {
 		return server.NewView(func(kind server.Kind, name string) bool {
-			for _, s := range p.Scopes {
+			for _, s := range scopesOf(ctx) {
 				if s == kind.String()+" "+name {
 					return true
 				}
@@ -155,8 +155,20 @@ func viewed(t *testing.T) (*server.Server, func(scopes ...string) *client) {
 		})
 	}})
 	return srv, func(scopes ...string) *client {
-		return connectIn(server.WithPrincipal(context.Background(), &server.Principal{ID: "someone", Scopes: scopes}), t, srv, modern)
+		return connectIn(asUser(scopes...), t, srv, modern)
 	}
+}
+
+// asUser returns a context for requests of a user with the scopes.
+func asUser(scopes ...string) context.Context {
+	return context.WithValue(server.WithPrincipalID(context.Background(), "someone"), scopesKey{}, scopes)
+}
+
+type scopesKey struct{}
+
+func scopesOf(ctx context.Context) []string {
+	scopes, _ := ctx.Value(scopesKey{}).([]string)
+	return scopes
 }
 
 // Spec: S120 S121

@@ -54,8 +54,9 @@ type Options struct {
 	// View returns the part of the server that a caller sees. A nil function and a nil View show
 	// everything. It is called for each request, possibly by multiple goroutines at once, and must
 	// be quick. [CallOf] finds the request in ctx, which also has the values of the context of the
-	// HTTP request, such as those of a middleware of net/http, or of [Server.Serve].
-	View func(ctx context.Context, p *Principal) *View
+	// HTTP request, such as those of a middleware of net/http, or of [Server.Serve]. principal is
+	// what [PrincipalID] returns.
+	View func(ctx context.Context, principal string) *View
 
 	// Cache controls how long clients may cache lists and resources. The zero value forbids it.
 	Cache CacheOptions
@@ -624,15 +625,11 @@ func (b transportBackend) SharedKeys() (ring *seal.Ring, name string) {
 func (b transportBackend) HasBus() bool { return b.srv.bus != nil }
 
 // WithIdentity implements [backend.Backend].
-func (b transportBackend) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
-	p := anonymous
-	switch {
-	case id != "":
-		p = &Principal{ID: id, Scopes: scopes, Claims: claims}
-	case b.srv.limits == nil && !b.srv.opts.Input.SingleUseState:
+func (b transportBackend) WithIdentity(ctx context.Context, id, address string) context.Context {
+	if id == "" && b.srv.limits == nil && !b.srv.opts.Input.SingleUseState {
 		return ctx // the identity is never used
 	}
-	return context.WithValue(ctx, identityKey{}, &identity{p, address})
+	return context.WithValue(ctx, identityKey{}, &identity{id, address})
 }
 
 // discardSender is the Sender of a stateless connection for messages that belong to no request.

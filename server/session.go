@@ -614,7 +614,7 @@ func (ss *sessionSet) listsChanged(c listChange, ids []string) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
-		if len(ids) == 0 || slices.Contains(ids, s.identity.principal.ID) || s.id != "" && slices.Contains(ids, s.id) {
+		if len(ids) == 0 || slices.Contains(ids, s.identity.principal) || s.id != "" && slices.Contains(ids, s.id) {
 			s.notifier.addLists(c)
 		}
 	}
@@ -740,7 +740,7 @@ func (s *Server) taskChanged(t *Task) {
 		owner = t.Owner
 	}
 	s.sessions.taskChanged(t.ID, owner)
-	if owner == "" || strings.HasPrefix(owner, principalOwner(anonymous)) {
+	if owner == "" || strings.HasPrefix(owner, principalOwner("")) {
 		s.bus.publish(event{Kind: eventTask, Name: t.ID, Owner: owner})
 	}
 }

@@ -210,7 +210,7 @@ var errState = invalidParams("params.requestState is not valid for this request,
 // its parameters.
 func (st *requestStates) binding(c *Call, r *rpc.Request) []byte {
 	var binding []byte
-	for _, text := range []string{st.server, c.Principal().ID, c.method, c.name} {
+	for _, text := range []string{st.server, c.identity().principal, c.method, c.name} {
 		binding = append(binary.AppendUvarint(binding, uint64(len(text))), text...)
 	}
 	return append(binding, digestParams(r.Params)...)

@@ -82,7 +82,7 @@ func TestForeignState(t *testing.T) {
 	keys := stateKeys(t, secret(1))
 	srv := careful(t, &server.Options{StateKeys: keys}, &runs)
 	as := func(srv *server.Server, id string) *inputClient {
-		return respondAs(t, server.WithPrincipal(context.Background(), &server.Principal{ID: id}), srv, modern, everything)
+		return respondAs(t, server.WithPrincipalID(context.Background(), id), srv, modern, everything)
 	}
 	c := as(srv, "alice")
 	const with = `{"name":"t","arguments":{"a":[1,{"b":"c"}]}}`
@@ -514,7 +514,7 @@ func TestSingleUseShared(t *testing.T) {
 		shared := &sharedStates{seen: make(map[string]time.Duration)}
 		open := func() *inputClient {
 			o := &server.Options{StateKeys: stateKeys(t, secret(1)), Input: server.InputOptions{SingleUseState: true, UsedStates: shared}}
-			return respondAs(t, server.WithPrincipal(context.Background(), &server.Principal{ID: "alice"}), careful(t, o, &runs), modern, everything)
+			return respondAs(t, server.WithPrincipalID(context.Background(), "alice"), careful(t, o, &runs), modern, everything)
 		}
 		one, two := open(), open()
 		first, err := one.request(t.Context(), "tools/call", callT)

@@ -322,7 +322,7 @@ func TestHiddenPartsHoweverSpelled(t *testing.T) {
 			server.AddResource(srv, mcp.Resource{URI: "a:x", Name: "n"}, server.Static("")),
 			server.AddResource(srv, mcp.Resource{URI: "a:x/secret", Name: "n"}, server.Static("")),
 			server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: "a:x/secrets/{id}", Name: "n"}, noTemplate))
-		as := server.WithPrincipal(context.Background(), &server.Principal{Scopes: []string{"resource a:x"}})
+		as := asUser("resource a:x")
 		c := connectIn(as, t, srv, "2025-11-25")
 		c.must("resources/subscribe", `{"uri":"a:x"}`)
 		for _, uri := range []string{"a:x/%73ecret", "a:x/secrets/1", "a:x/%73ecrets/1", "a:x/other"} {
@@ -345,7 +345,7 @@ func TestPanicInViewOfAnUpdate(t *testing.T) {
 			}
 			return true
 		})
-		srv := server.MustNew("test", "1", &server.Options{View: func(context.Context, *server.Principal) *server.View { return view }})
+		srv := server.MustNew("test", "1", &server.Options{View: func(context.Context, string) *server.View { return view }})
 		for _, uri := range []string{"a:x", "a:x/bad", "a:x/good"} {
 			must(t, server.AddResource(srv, mcp.Resource{URI: uri, Name: "n"}, server.Static("")))
 		}

@@ -44,7 +44,7 @@ func dialTasks(t testing.TB, srv *server.Server, revision, principal string) *ta
 	c := &taskClient{t: t, revision: revision}
 	ctx := context.Background()
 	if principal != "" {
-		ctx = server.WithPrincipal(ctx, &server.Principal{ID: principal})
+		ctx = server.WithPrincipalID(ctx, principal)
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, jsonrpc.NewFramer(remote, nil)) }()

@@ -268,11 +268,11 @@ type taskServer struct {
 }
 
 // newTaskServer returns the taskServer of a session. It returns nil if the server has no tasks.
-func (s *Server) newTaskServer(p *Principal) *taskServer {
+func (s *Server) newTaskServer(principal string) *taskServer {
 	if s.tasks == nil {
 		return nil
 	}
-	ts := &taskServer{manager: s.tasks, owner: principalOwner(p), exclusive: p.ID == "", pageSize: s.opts.Limits.PageSize}
+	ts := &taskServer{manager: s.tasks, owner: principalOwner(principal), exclusive: principal == "", pageSize: s.opts.Limits.PageSize}
 	if ts.exclusive {
 		ts.owner = "session " + rand.Text()
 	}
@@ -288,7 +288,7 @@ func (ts *taskServer) share(key string) {
 	}
 }
 
-func principalOwner(p *Principal) string { return "principal " + p.ID }
+func principalOwner(id string) string { return "principal " + id }
 
 // wants decides whether a tool call may become a task, and its TTL.
 func (ts *taskServer) wants(c *Call, t *tool, r *rpc.Request) (ttl time.Duration, yes bool, err error) {
@@ -384,8 +384,8 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 
 // ownerOf returns the owner of the tasks that the call creates.
 func (ts *taskServer) ownerOf(c *Call) string {
-	switch p := c.Principal(); {
-	case p.ID != "": // the session may serve several principals
+	switch p := c.identity().principal; {
+	case p != "": // the session may serve several principals
 		return principalOwner(p)
 	case c.ex.Modern:
 		return "" // anyone who knows the id

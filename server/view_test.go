@@ -46,8 +46,8 @@ func furnished(t *testing.T, opts *server.Options) *server.Server {
 var notSecret = server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })
 
 // insidersSee hides secrets from everyone but insiders.
-func insidersSee(_ context.Context, p *server.Principal) *server.View {
-	if p.ID == "insider" {
+func insidersSee(_ context.Context, principal string) *server.View {
+	if principal == "insider" {
 		return nil
 	}
 	return notSecret
@@ -169,7 +169,7 @@ func TestViewIsNotPublic(t *testing.T) {
 		}
 	}
 	for _, middleware := range []middleware.Func{passOn, instead} {
-		for want, view := range map[string]func(context.Context, *server.Principal) *server.View{"public": nil, "private": insidersSee} {
+		for want, view := range map[string]func(context.Context, string) *server.View{"public": nil, "private": insidersSee} {
 			srv := furnished(t, &server.Options{View: view, Cache: server.CacheOptions{ListPublic: true, ReadPublic: true}})
 			srv.Use(middleware)
 			c := clientOf(t, srv, modern, "insider")
@@ -184,7 +184,7 @@ func TestViewIsNotPublic(t *testing.T) {
 
 // TestViewPages shows that hidden items do not count in the size of a page.
 func TestViewPages(t *testing.T) {
-	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: 2}, View: func(context.Context, *server.Principal) *server.View {
+	srv := server.MustNew("test", "1", &server.Options{Limits: server.Limits{PageSize: 2}, View: func(context.Context, string) *server.View {
 		return notSecret
 	}})
 	for i := range 9 {
@@ -212,7 +212,7 @@ func TestViewPages(t *testing.T) {
 
 // TestViewSeesTheCall shows that a View may depend on the request in the context.
 func TestViewSeesTheCall(t *testing.T) {
-	srv := furnished(t, &server.Options{View: func(ctx context.Context, _ *server.Principal) *server.View {
+	srv := furnished(t, &server.Options{View: func(ctx context.Context, _ string) *server.View {
 		if server.CallOf(ctx).Revision().Modern() {
 			return nil
 		}
@@ -229,8 +229,8 @@ func TestViewSeesTheCall(t *testing.T) {
 func TestListsChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var trusted atomic.Bool
-		srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
-			if p.ID == "a" && !trusted.Load() {
+		srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, principal string) *server.View {
+			if principal == "a" && !trusted.Load() {
 				return notSecret
 			}
 			return nil
@@ -298,7 +298,7 @@ func TestViewsAreEncodedOnce(t *testing.T) {
 			return strings.HasPrefix(name, id)
 		})
 	}
-	srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View { return views[p.ID] }})
+	srv := server.MustNew("test", "1", &server.Options{View: func(_ context.Context, principal string) *server.View { return views[principal] }})
 	for _, name := range []string{"a1", "a2", "b1"} {
 		if err := server.AddTool(srv, name, "", func(context.Context, empty) (string, error) { return "ok", nil }); err != nil {
 			t.Fatal(err)
@@ -334,11 +334,9 @@ func ExampleOptions_view() {
 	everything := (*server.View)(nil)
 	readOnly := server.NewView(func(kind server.Kind, name string) bool { return kind != server.KindTool || name == "search" })
 	srv := server.MustNew("demo", "1.0.0", &server.Options{
-		View: func(_ context.Context, p *server.Principal) *server.View {
-			for _, scope := range p.Scopes {
-				if scope == "admin" {
-					return everything
-				}
+		View: func(_ context.Context, principal string) *server.View {
+			if principal == "admin" {
+				return everything
 			}
 			return readOnly
 		},
@@ -352,7 +350,7 @@ func ExampleOptions_view() {
 	serve(srv,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`,
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"erase"}}`)
-	admin := server.WithPrincipal(context.Background(), &server.Principal{ID: "alice", Scopes: []string{"admin"}})
+	admin := server.WithPrincipalID(context.Background(), "admin")
 	request := requestState{strings.NewReader(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"erase"}}`)}
 	if err := srv.Serve(admin, jsonrpc.NewFramer(request, nil)); err != nil {
 		fmt.Println(err)

@@ -162,7 +162,7 @@ func TestView(t *testing.T) {
 	for _, r := range revisions {
 		t.Run(r.String(), func(t *testing.T) {
 			mcptest.CheckLeaks(t)
-			srv := server.MustNew("docs", "1.0.0", &server.Options{View: func(context.Context, *server.Principal) *server.View { return hidden }})
+			srv := server.MustNew("docs", "1.0.0", &server.Options{View: func(context.Context, string) *server.View { return hidden }})
 			if err := skills.Add(srv, library()); err != nil {
 				t.Fatal(err)
 			}

@@ -307,7 +307,7 @@ func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (
 		}
 	}
 	h.versionHeaderOptional = slices.Contains(h.legacy, mcp.Revision20241105) || slices.Contains(h.legacy, mcp.Revision20250326)
-	h.needsAddress = srv.WithIdentity(h.closed, "", "?", nil, nil) != h.closed
+	h.needsAddress = srv.WithIdentity(h.closed, "", "?") != h.closed
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)
 	}
@@ -740,7 +740,7 @@ func (rejectingPeer) Close()                                                 {}
 // A handlerBackend is the part of a [backend.Backend] that a Handler uses in addition to its peers.
 type handlerBackend interface {
 	Revisions() []mcp.Revision
-	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+	WithIdentity(ctx context.Context, id, address string) context.Context
 	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 

@@ -412,9 +412,9 @@ func (h *Handler) withIdentity(ctx context.Context, r *http.Request, p *auth.Pri
 		return ctx
 	}
 	if p == nil {
-		return h.srv.WithIdentity(ctx, "", h.clientAddress(r), nil, nil)
+		return h.srv.WithIdentity(ctx, "", h.clientAddress(r))
 	}
-	return h.srv.WithIdentity(ctx, p.ID(), "", p.Scopes, p)
+	return h.srv.WithIdentity(ctx, p.ID(), "")
 }
 
 // callerID returns the id of the principal p of r, or the network address if p is nil.

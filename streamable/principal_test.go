@@ -236,8 +236,11 @@ func TestMaxPerCaller(t *testing.T) {
 func TestCallPrincipal(t *testing.T) {
 	e := newEndpoint(t, nil, &streamable.Options{Guard: serverHandler(t, time.Time{})})
 	err := server.AddTool(e.srv, "who", "", func(ctx context.Context, _ struct{}) (string, error) {
-		p := server.CallOf(ctx).Principal()
-		return p.Claims.(*auth.Principal).Subject + " " + strings.Join(p.Scopes, ","), nil
+		p := auth.PrincipalOf(ctx)
+		if id := server.PrincipalID(ctx); id != p.ID() {
+			return "", fmt.Errorf("the call's principal is %q, the context's %q", id, p.ID())
+		}
+		return p.Subject + " " + strings.Join(p.Scopes, ","), nil
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ type headerKey struct{}
 func TestRequestValues(t *testing.T) {
 	keys := newStateKeys(t)
 	start := func() *endpoint {
-		srv := server.MustNew("test", "1", &server.Options{StateKeys: keys, View: func(ctx context.Context, _ *server.Principal) *server.View {
+		srv := server.MustNew("test", "1", &server.Options{StateKeys: keys, View: func(ctx context.Context, _ string) *server.View {
 			if ctx.Value(headerKey{}) == "hide" && server.CallOf(ctx).Method() == "tools/call" {
 				return server.NewView(func(server.Kind, string) bool { return false })
 			}

@@ -550,7 +550,7 @@ func serveSocket(ctx context.Context, l net.Listener, srv jsonrpc.Server, maxCli
 				address = tcp.IP.String()
 			}
 			f := jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingAuto, MaxFrame: maxFrame})
-			err := srv.Serve((*relay.Server)(nil).WithIdentity(ctx, "", address, nil, nil), f)
+			err := srv.Serve((*relay.Server)(nil).WithIdentity(ctx, "", address), f)
 			if late, ok := errors.AsType[*jsonrpc.DrainError](err); ok && ctx.Err() != nil {
 				cut.Add(int64(late.Requests))
 			}

@@ -17,11 +17,11 @@ type Backend interface {
 	// Revisions returns the revisions that the server speaks, in ascending order.
 	Revisions() []mcp.Revision
 
-	// WithIdentity returns a context for a request that comes from the principal with these fields.
+	// WithIdentity returns a context for a request that comes from the principal with that id.
 	// If id is empty, the principal is anonymous and the limits identify callers by their network
 	// address; a server without such limits then returns ctx itself, and transports may rely on
 	// that.
-	WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context
+	WithIdentity(ctx context.Context, id, address string) context.Context
 
 	// SharedKeys returns the ring of the keys that the server was given, which other processes may
 	// have too, and the server's name. The ring is nil if the server has its own random keys.

@@ -101,7 +101,7 @@ type Server struct {
 
 // WithIdentity returns a context for a request of the principal with that id, or of the network
 // address if it is anonymous, see [CallerOf].
-func (*Server) WithIdentity(ctx context.Context, id, address string, _ []string, _ any) context.Context {
+func (*Server) WithIdentity(ctx context.Context, id, address string) context.Context {
 	return context.WithValue(ctx, callerKey{}, cmp.Or(id, address))
 }
 

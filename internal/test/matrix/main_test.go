@@ -67,7 +67,7 @@ func serveChild(name string) (status int) {
 		fmt.Fprintln(os.Stderr, "crash requested")
 		os.Exit(crashCode)
 	})
-	ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: os.Getenv(principalVar)})
+	ctx := server.WithPrincipalID(context.Background(), os.Getenv(principalVar))
 	err := stdio.Serve(ctx, srv)
 	if err == nil {
 		err = closeServer(srv)

@@ -83,8 +83,8 @@ type instance struct {
 // principals removes the issuer and the client, which are empty here, from the ids of principals.
 type principals struct{ backend.Backend }
 
-func (p principals) WithIdentity(ctx context.Context, id, address string, scopes []string, claims any) context.Context {
-	return p.Backend.WithIdentity(ctx, strings.TrimSpace(id), address, scopes, claims)
+func (p principals) WithIdentity(ctx context.Context, id, address string) context.Context {
+	return p.Backend.WithIdentity(ctx, strings.TrimSpace(id), address)
 }
 
 // A linkedServer is a server with another Backend.

@@ -83,7 +83,7 @@ func (h *host) connectInProcess() jsonrpc.Framer {
 		crashed.Store(true)
 		remote.Close()
 	})
-	ctx := server.WithPrincipal(context.Background(), &server.Principal{ID: h.principal})
+	ctx := server.WithPrincipalID(context.Background(), h.principal)
 	served := make(chan error, 1)
 	go func() {
 		err := srv.Serve(ctx, jsonrpc.NewFramer(remote, nil))

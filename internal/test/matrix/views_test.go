@@ -18,8 +18,8 @@ import (
 func newViewServer(func()) *server.Server {
 	var open atomic.Bool
 	public := server.NewView(func(_ server.Kind, name string) bool { return !strings.Contains(name, "secret") })
-	srv := server.MustNew("views", "1", &server.Options{View: func(_ context.Context, p *server.Principal) *server.View {
-		if p.ID == "librarian" && open.Load() {
+	srv := server.MustNew("views", "1", &server.Options{View: func(_ context.Context, principal string) *server.View {
+		if principal == "librarian" && open.Load() {
 			return nil
 		}
 		return public
@@ -32,7 +32,7 @@ func newViewServer(func()) *server.Server {
 					open.Store(true)
 					srv.ListsChanged("librarian")
 				}
-				return call.Principal().ID, nil
+				return server.PrincipalID(call), nil
 			}),
 			server.AddResource(srv, mcp.Resource{URI: "lib://" + name, Name: name}, server.Static(name)),
 			server.AddResourceTemplate(srv, mcp.ResourceTemplate{URITemplate: name + "://{x}", Name: name},

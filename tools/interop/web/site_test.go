@@ -145,8 +145,8 @@ func (s *site) newServer(t *testing.T, o *server.Options) *server.Server {
 	srv := server.MustNew("site", "1.0.0", o)
 	err := server.AddTool(srv, "whoami", "Returns the identity of the caller.", func(ctx context.Context, _ empty) (identity, error) {
 		s.calls.Add(1)
-		p, ok := server.CallOf(ctx).Principal().Claims.(*auth.Principal)
-		if !ok {
+		p := auth.PrincipalOf(ctx)
+		if p == nil {
 			return identity{}, errors.New("no principal")
 		}
 		return identity{p.Subject, p.ClientID, p.Issuer, p.Scopes, p.KeyThumbprint != ""}, nil

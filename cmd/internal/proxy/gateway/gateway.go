@@ -307,7 +307,7 @@ func principalID(ctx context.Context) string {
 // anonymous returns ctx without the caller, whose calls share the upstreams of all callers.
 func anonymous(ctx context.Context) context.Context {
 	ctx = bridge.WithCallPrincipal(ctx, principalID(ctx))
-	return (*relay.Server)(nil).WithIdentity(auth.WithPrincipal(ctx, nil), "", "", nil, nil)
+	return (*relay.Server)(nil).WithIdentity(auth.WithPrincipal(ctx, nil), "", "")
 }
 
 // view returns the view of the caller, or nil if it may see everything.

@@ -395,7 +395,7 @@ func TestIsolatedAddresses(t *testing.T) {
 					g := newGateway(t, &Options{Upstreams: []Upstream{u}})
 					defer g.Close()
 					call := func(address string) {
-						ctx := (*relay.Server)(nil).WithIdentity(t.Context(), "", address, nil, nil)
+						ctx := (*relay.Server)(nil).WithIdentity(t.Context(), "", address)
 						if got := request(t, ctx, g.Stateless(), mcp.MethodToolsCall, `{"name":"up__a",`+modernMeta+"}"); !strings.Contains(got, `"text":"x"`) {
 							t.Errorf("got %s", got)
 						}

@@ -23,7 +23,7 @@ func appServer(name string, conditional bool, revisions ...mcp.Revision) *server
 	all, plain := server.NewView(func(server.Kind, string) bool { return true }), server.NewView(func(_ server.Kind, name string) bool { return name != "extra" })
 	srv := server.MustNew(name, "1", &server.Options{
 		Revisions: revisions, Tasks: &server.TaskOptions{PollInterval: time.Millisecond},
-		View: func(ctx context.Context, _ *server.Principal) *server.View {
+		View: func(ctx context.Context, _ string) *server.View {
 			if _, ok := server.CallOf(ctx).ClientExtension(extensionApps); ok || !conditional {
 				return all
 			}

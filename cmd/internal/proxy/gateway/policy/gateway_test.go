@@ -528,8 +528,8 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	up := server.MustNew("up", "1", &server.Options{Revisions: []mcp.Revision{upstream}})
 	t.Cleanup(func() { up.Close(context.Background()) })
 	must(t, server.AddTool(up, "whoami", "", func(ctx context.Context, _ none) (string, error) {
-		p, ok := server.CallOf(ctx).Principal().Claims.(*auth.Principal)
-		if !ok {
+		p := auth.PrincipalOf(ctx)
+		if p == nil {
 			return "", errors.New("no principal")
 		}
 		return p.Subject + " " + strings.Join(p.Scopes, " "), nil

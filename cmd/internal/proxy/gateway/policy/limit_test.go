@@ -158,11 +158,11 @@ func TestAddressIsCaller(t *testing.T) {
 	l := newTestLimits(t, LimitOptions{Caller: Limit{Concurrent: 1}})
 	var srv relay.Server
 	for _, address := range []string{"192.0.2.1", "192.0.2.2"} {
-		if _, err := admit(t, l, srv.WithIdentity(t.Context(), "", address, nil, nil), "a"); err != nil {
+		if _, err := admit(t, l, srv.WithIdentity(t.Context(), "", address), "a"); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	if _, err := admit(t, l, srv.WithIdentity(t.Context(), "", "192.0.2.1", nil, nil), "a"); err == nil {
+	if _, err := admit(t, l, srv.WithIdentity(t.Context(), "", "192.0.2.1"), "a"); err == nil {
 		t.Error("second call of one address: got no error")
 	}
 }
