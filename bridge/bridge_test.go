@@ -107,7 +107,7 @@ func TestEras(t *testing.T) {
 				site := httptest.NewServer(web)
 				defer site.Close()
 				for name, transport := range map[string]client.Transport{
-					"in memory": inMemory(srv), "HTTP": streamable.Dial(site.URL, nil),
+					"in memory": inMemory(srv), "HTTP": streamable.NewTransport(site.URL, nil),
 				} {
 					b, err := bridge.New(transport, &bridge.Options{Shared: true})
 					if err != nil {
@@ -120,7 +120,7 @@ func TestEras(t *testing.T) {
 					}
 					front := httptest.NewServer(h)
 					defer front.Close()
-					overHTTP, err := client.Dial(t.Context(), streamable.Dial(front.URL, nil), &client.Options{Revisions: []mcp.Revision{downstream}})
+					overHTTP, err := client.Dial(t.Context(), streamable.NewTransport(front.URL, nil), &client.Options{Revisions: []mcp.Revision{downstream}})
 					if err != nil {
 						t.Fatal(err)
 					}

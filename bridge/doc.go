@@ -11,7 +11,7 @@
 //
 // [Bridge.Handler] serves many clients over HTTP, and [Bridge.Serve] one client on a byte stream,
 // so [stdio.Serve] serves it on standard input and output. The server is a [client.Transport]: a
-// [stdio.Command] is a process, and [streamable.Dial] a URL.
+// [stdio.Command] is a process, and [streamable.NewTransport] a URL.
 //
 // If client and server are of the same era, messages pass through unchanged, including methods and
 // members that this module does not know. If the eras differ, the bridge translates;

@@ -40,7 +40,7 @@ func Example() {
 	web := httptest.NewServer(h)
 	defer web.Close()
 
-	c, err := client.Dial(context.Background(), streamable.Dial(web.URL, nil), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
+	c, err := client.Dial(context.Background(), streamable.NewTransport(web.URL, nil), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
 	if err != nil {
 		log.Fatal(err)
 	}

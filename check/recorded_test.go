@@ -72,7 +72,7 @@ func recordHTTP(t *testing.T, rev mcp.Revision) *recording {
 	srv := newServer(t, rev)
 	h := streamable.MustHandler(srv, nil)
 	ts := httptest.NewServer(recording.listen(h))
-	converse(t, recording, srv, streamable.Dial(ts.URL, nil), rev)
+	converse(t, recording, srv, streamable.NewTransport(ts.URL, nil), rev)
 	_ = h.Shutdown(context.Background())
 	ts.Close()
 	return recording
@@ -87,7 +87,7 @@ func recordSSE(t *testing.T, rev mcp.Revision) *recording {
 	mux.Handle("/sse", old)
 	mux.Handle("/messages", old)
 	ts := httptest.NewServer(recording.listen(mux))
-	converse(t, recording, srv, streamable.Dial(ts.URL+"/sse", nil), rev)
+	converse(t, recording, srv, streamable.NewTransport(ts.URL+"/sse", nil), rev)
 	_ = h.Shutdown(context.Background())
 	ts.Close()
 	return recording

@@ -114,7 +114,7 @@ func benchURL(b *testing.B) string {
 
 // benchCall returns a function that calls a fast tool.
 func benchCall(b *testing.B, url string) func() {
-	c, err := client.Dial(b.Context(), streamable.Dial(url, nil), nil)
+	c, err := client.Dial(b.Context(), streamable.NewTransport(url, nil), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -238,7 +238,7 @@ func legacy(more map[string]http.HandlerFunc) map[string]http.HandlerFunc {
 }
 
 // dial connects a client, which is closed when the test ends.
-func (f *fakeServer) dial(dial *streamable.DialOptions, opts *client.Options) *client.Client {
+func (f *fakeServer) dial(dial *streamable.TransportOptions, opts *client.Options) *client.Client {
 	f.t.Helper()
 	c, err := f.tryDial(dial, opts)
 	if err != nil {
@@ -247,10 +247,10 @@ func (f *fakeServer) dial(dial *streamable.DialOptions, opts *client.Options) *c
 	return c
 }
 
-func (f *fakeServer) tryDial(dial *streamable.DialOptions, opts *client.Options) (*client.Client, error) {
+func (f *fakeServer) tryDial(dial *streamable.TransportOptions, opts *client.Options) (*client.Client, error) {
 	f.t.Helper()
 	if f.transport != nil {
-		var own streamable.DialOptions
+		var own streamable.TransportOptions
 		if dial != nil {
 			own = *dial
 		}
@@ -261,7 +261,7 @@ func (f *fakeServer) tryDial(dial *streamable.DialOptions, opts *client.Options)
 	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	c, err := client.Dial(ctx, streamable.Dial(f.URL+"/mcp", dial), opts)
+	c, err := client.Dial(ctx, streamable.NewTransport(f.URL+"/mcp", dial), opts)
 	if err == nil {
 		f.t.Cleanup(func() { c.Close() })
 	}

@@ -87,7 +87,7 @@ func TestClientStreamTooLarge(t *testing.T) {
 			"tools/call": events("id: a\ndata:\n\nid: b\ndata: " + strings.Repeat(" ", 2000) + "{}\n\n"),
 			"GET":        onlyResumed(events("")),
 		}))
-		c := f.dial(&streamable.DialOptions{MaxFrame: 1000}, nil)
+		c := f.dial(&streamable.TransportOptions{MaxFrame: 1000}, nil)
 		defer f.end(c)
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
@@ -177,7 +177,7 @@ func TestClientCut(t *testing.T) {
 			proxy := &streamCutter{to: h, rand: rand.New(rand.NewPCG(1, 2))}
 			web := httptest.NewServer(proxy)
 			defer web.Close()
-			c, err := client.Dial(t.Context(), streamable.Dial(web.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})
+			c, err := client.Dial(t.Context(), streamable.NewTransport(web.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -178,7 +178,7 @@ func TestClientErrorResponses(t *testing.T) {
 func TestClientOptions(t *testing.T) {
 	for _, test := range []struct {
 		url  string
-		opts *streamable.DialOptions
+		opts *streamable.TransportOptions
 		want string
 	}{
 		{"ftp://x/mcp", nil, "scheme"},
@@ -186,15 +186,15 @@ func TestClientOptions(t *testing.T) {
 		{"http://", nil, "no host"},
 		{"https://user:secret@x/", nil, "credentials"},
 		{"http://x\x00secret/", nil, "bad URL"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"Mcp-Session-Id": {"x"}}}, "protocol"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"accept": {"x"}}}, "protocol"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"x-key": {"x"}}}, "X-Key"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"Idempotency-Key": {"x"}}}, "protocol"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Idempotency-Key": {"x"}}}, "protocol"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"X-Key": {"a\r\nsecret"}}}, "not a valid header"},
-		{"http://x/", &streamable.DialOptions{Header: http.Header{"X Key": {"secret"}}}, "not a valid header"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"Mcp-Session-Id": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"accept": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"x-key": {"x"}}}, "X-Key"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"Idempotency-Key": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"X-Idempotency-Key": {"x"}}}, "protocol"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"X-Key": {"a\r\nsecret"}}}, "not a valid header"},
+		{"http://x/", &streamable.TransportOptions{Header: http.Header{"X Key": {"secret"}}}, "not a valid header"},
 	} {
-		_, err := client.Dial(t.Context(), streamable.Dial(test.url, test.opts), nil)
+		_, err := client.Dial(t.Context(), streamable.NewTransport(test.url, test.opts), nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Dial(%q): %v, want an error about %q", test.url, err, test.want)
 		}
@@ -204,7 +204,7 @@ func TestClientOptions(t *testing.T) {
 func TestClientUnreachable(t *testing.T) {
 	f := newFakeServer(t, nil)
 	f.Server.Close()
-	_, err := client.Dial(t.Context(), streamable.Dial(f.URL+"/?key=secret", nil), &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
+	_, err := client.Dial(t.Context(), streamable.NewTransport(f.URL+"/?key=secret", nil), &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeUnprocessed || strings.Contains(err.Error(), "secret") {
 		t.Errorf("Dial: %v, want a CallError with outcome not sent", err)
 	}
@@ -223,7 +223,7 @@ func TestClientOfOurServer(t *testing.T) {
 	defer h.Shutdown(t.Context())
 	for _, r := range mcp.Revisions() {
 		t.Run(r.String(), func(t *testing.T) {
-			c, err := client.Dial(t.Context(), streamable.Dial(web.URL+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{r}})
+			c, err := client.Dial(t.Context(), streamable.NewTransport(web.URL+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{r}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -123,7 +123,7 @@ func TestClientDropsTools(t *testing.T) {
 	}, ", ")
 	var log bytes.Buffer
 	f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/list": inTurn(reply(toolList(list)), reply(toolList(`{"name":"t","inputSchema":{"type":"object"}}`)))}))
-	c := f.dial(&streamable.DialOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	c := f.dial(&streamable.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 	page, err := c.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func TestClientBadResponses(t *testing.T) {
 			var log bytes.Buffer
 			f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": inTurn(test.answer, reply(done))}))
 			f.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(&log, nil), slog.LevelInfo)
-			c := f.dial(&streamable.DialOptions{MaxFrame: 1 << 19}, nil)
+			c := f.dial(&streamable.TransportOptions{MaxFrame: 1 << 19}, nil)
 			_, err := c.CallTool(t.Context(), "x", nil)
 			protocol, odd := errors.AsType[*client.ProtocolError](err)
 			lost, ok := errors.AsType[*jsonrpc.CallError](err)
@@ -178,7 +178,7 @@ func TestClientRedirects(t *testing.T) {
 				w.WriteHeader(test.status)
 			}
 			f := newFakeServer(t, modern(map[string]http.HandlerFunc{"tools/call": call}))
-			c := f.dial(&streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer secret"}}}, nil)
+			c := f.dial(&streamable.TransportOptions{Header: http.Header{"Authorization": {"Bearer secret"}}}, nil)
 			_, err := c.CallTool(t.Context(), "x", nil)
 			if (err == nil) != test.ok {
 				t.Errorf("CallTool: %v", err)
@@ -213,7 +213,7 @@ func TestClientTLS(t *testing.T) {
 		f.Server.StartTLS()
 		defer f.Server.Close()
 		roots := f.Server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-		c := f.dial(&streamable.DialOptions{TLS: &tls.Config{RootCAs: roots}}, nil)
+		c := f.dial(&streamable.TransportOptions{TLS: &tls.Config{RootCAs: roots}}, nil)
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() {
@@ -330,7 +330,7 @@ func (deniedError) Denied() bool  { return true }
 // is not retried.
 func TestClientTransportDenies(t *testing.T) {
 	hc := &http.Client{Transport: failingTransport{deniedError{}}, Timeout: 1}
-	_, err := client.Dial(t.Context(), streamable.Dial("http://x/", &streamable.DialOptions{HTTPClient: hc}), nil)
+	_, err := client.Dial(t.Context(), streamable.NewTransport("http://x/", &streamable.TransportOptions{HTTPClient: hc}), nil)
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); !ok || e.Outcome != jsonrpc.OutcomeDenied || !errors.As(err, new(deniedError)) {
 		t.Errorf("Dial: %v", err)
 	}
@@ -348,7 +348,7 @@ func TestClientManyCalls(t *testing.T) {
 			now.Add(-1)
 			reply(oldDone)(w, r)
 		}}))
-		c := f.dial(&streamable.DialOptions{MaxRequests: 3}, nil)
+		c := f.dial(&streamable.TransportOptions{MaxRequests: 3}, nil)
 		defer f.end(c)
 		var wg sync.WaitGroup
 		for range 10 {

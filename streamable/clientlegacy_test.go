@@ -100,7 +100,7 @@ func TestClientMissed(t *testing.T) {
 					"initialize": reply(strings.Replace(initialzd, `"tools":{}`, `"tools":{"listChanged":true}`, 1)),
 					"GET":        inTurn(test.gets...),
 				}))
-				c := f.dial(&streamable.DialOptions{MaxFrame: 1000}, nil)
+				c := f.dial(&streamable.TransportOptions{MaxFrame: 1000}, nil)
 				defer f.end(c)
 				var missed atomic.Int32
 				_, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) {
@@ -176,7 +176,7 @@ func TestClientIsPinged(t *testing.T) {
 			},
 			"answer": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		}))
-		c := f.dial(&streamable.DialOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+		c := f.dial(&streamable.TransportOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
 		defer f.end(c)
 		<-time.After(25 * time.Second)
 		if n := len(f.requests("answer")); n != 64 {
@@ -241,7 +241,7 @@ func TestClientClosesBodies(t *testing.T) {
 			},
 		}))
 		count := &bodyCounter{RoundTripper: f.transport}
-		c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: count}}, nil)
+		c := f.dial(&streamable.TransportOptions{HTTPClient: &http.Client{Transport: count}}, nil)
 		if _, err := c.CallTool(t.Context(), "x", nil); err == nil {
 			t.Error("CallTool succeeded")
 		}
@@ -280,7 +280,7 @@ func TestClientContext(t *testing.T) {
 	f := newFakeServer(t, modern(nil))
 	s := &contextRecorder{RoundTripper: http.DefaultTransport, seen: make(map[string]any)}
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: s}}, nil)
+	c := f.dial(&streamable.TransportOptions{HTTPClient: &http.Client{Transport: s}}, nil)
 	ctx := context.WithValue(t.Context(), key{}, "mine")
 	if _, err := c.CallTool(ctx, "x", nil); err != nil {
 		t.Error(err)
@@ -314,7 +314,7 @@ func TestClientCookies(t *testing.T) {
 	}
 	own := &http.Transport{}
 	defer own.CloseIdleConnections()
-	c := f.dial(&streamable.DialOptions{HTTPClient: &http.Client{Transport: own, Jar: jar}}, nil)
+	c := f.dial(&streamable.TransportOptions{HTTPClient: &http.Client{Transport: own, Jar: jar}}, nil)
 	for range 2 {
 		if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 			t.Error(err)

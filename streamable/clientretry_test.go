@@ -266,7 +266,7 @@ func TestClientOldTooLarge(t *testing.T) {
 				}
 			},
 		})
-		c := f.dial(&streamable.DialOptions{MaxFrame: 1000}, nil)
+		c := f.dial(&streamable.TransportOptions{MaxFrame: 1000}, nil)
 		defer f.end(c)
 		began := time.Now()
 		_, err := c.CallTool(t.Context(), "x", nil)
@@ -407,7 +407,7 @@ func TestClientHTTP2Repeats(t *testing.T) {
 			defer l.Close()
 			roots := x509.NewCertPool()
 			roots.AddCert(web.Certificate())
-			transport := streamable.Dial("https://"+l.Addr().String(), &streamable.DialOptions{TLS: &tls.Config{RootCAs: roots}})
+			transport := streamable.NewTransport("https://"+l.Addr().String(), &streamable.TransportOptions{TLS: &tls.Config{RootCAs: roots}})
 			c, err := client.Dial(t.Context(), transport, &client.Options{Retry: client.RetryPolicy{MinBackoff: 1, MaxBackoff: 1}})
 			if err != nil {
 				t.Fatal(err)

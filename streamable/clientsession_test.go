@@ -455,7 +455,7 @@ func TestClientAway(t *testing.T) {
 						w.WriteHeader(http.StatusBadGateway)
 					},
 				}))
-				c := f.dial(&streamable.DialOptions{UnavailableTimeout: test.away}, nil)
+				c := f.dial(&streamable.TransportOptions{UnavailableTimeout: test.away}, nil)
 				defer f.end(c)
 				began := time.Now()
 				_, err := c.CallTool(t.Context(), "x", nil)

@@ -34,10 +34,10 @@
 //
 // # Client
 //
-// [Dial] makes a transport for package client: client.Dial(ctx, streamable.Dial(url, nil), nil). It
-// detects the era of the server, sends the headers that repeat the body, and keeps the stream of a
-// legacy session open and resumes it. An OAuth client of package oauth serves as the Transport of
-// its HTTP client.
+// [NewTransport] makes a transport for package client:
+// client.Dial(ctx, streamable.NewTransport(url, nil), nil). It detects the era of the server, sends
+// the headers that repeat the body, and keeps the stream of a legacy session open and resumes it.
+// An OAuth client of package oauth serves as the Transport of its HTTP client.
 //
 // # Security defaults
 //

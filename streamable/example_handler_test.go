@@ -37,7 +37,7 @@ func ExampleNewHandler() {
 	defer web.Close()
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, streamable.Dial(web.URL, nil), nil)
+	c, err := client.Dial(ctx, streamable.NewTransport(web.URL, nil), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func ExampleHandler() {
 	defer web.Close()
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, streamable.Dial(web.URL, &streamable.DialOptions{Header: http.Header{"X-Tenant": {"blue"}}}), nil)
+	c, err := client.Dial(ctx, streamable.NewTransport(web.URL, &streamable.TransportOptions{Header: http.Header{"X-Tenant": {"blue"}}}), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -529,7 +529,7 @@ func (p *post) readJSON(resp *http.Response) error {
 	return err
 }
 
-// tooLargeError is the error of a request whose response exceeds DialOptions.MaxFrame. size is its
+// tooLargeError is the error of a request whose response exceeds MaxFrame. size is its
 // minimum size in bytes, or 0 if unknown.
 func tooLargeError(limit int, size int64) *jsonrpc.CallError {
 	return lostError(&jsonrpc.TooLargeError{Limit: limit, Size: size, Kind: jsonrpc.KindResponse})

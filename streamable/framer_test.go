@@ -25,7 +25,7 @@ func TestPostAgain(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, `{"jsonrpc":"2.0","id":"a","result":{"resultType":"complete"}}`)
 	}})
-	conn, err := streamable.Dial(f.URL, nil).Connect(t.Context())
+	conn, err := streamable.NewTransport(f.URL, nil).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,9 +113,9 @@ type Limits struct {
 	MaxInFlight int
 	// MaxInFlightPerCaller limits the requests of one principal, or of one network address for
 	// anonymous requests, that are handled at once. With responses and notifications, at most twice
-	// as many are. Zero means 512, twice what a client of [Dial] sends at once. A caller beyond it
-	// gets status 429. When MaxInFlight is nearly reached, the callers with the most requests get
-	// 429 before others get 503.
+	// as many are. Zero means 512, twice what a client of [NewTransport] sends at once. A caller
+	// beyond it gets status 429. When MaxInFlight is nearly reached, the callers with the most
+	// requests get 429 before others get 503.
 	MaxInFlightPerCaller int
 	// MaxUnread limits the bytes of responses that clients have not read yet. Responses of up to 64
 	// KiB do not count. Zero means 256 MiB. One caller may use a fifth of it, and gets status 429

@@ -66,7 +66,7 @@ func FuzzEnvelope(f *testing.F) {
 		if e.kind != kind || string(e.id) != string(m.ID) || e.method != string(m.Method) {
 			t.Fatalf("%s: kind %v, id %s, method %q; want %v, %s, %q", msg, e.kind, e.id, e.method, m.Kind, m.ID, m.Method)
 		}
-		c := Dial("http://x/", nil)
+		c := NewTransport("http://x/", nil)
 		c.tools.set(jsonwire.Text(e.name), []mcp.HeaderParam{{Header: "A", Path: []string{"region"}}, {Header: "B", Path: []string{"n"}}})
 		h, _ := c.modernHeader(&e, versionValue(e.version))
 		for name, values := range h {

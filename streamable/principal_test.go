@@ -318,7 +318,7 @@ func TestTokenExchange(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, revision := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		for _, token := range []string{tokenAlice, tokenBob} {
-			c, err := client.Dial(t.Context(), streamable.Dial(e.url, &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + token}}}), &client.Options{Revisions: []mcp.Revision{revision}})
+			c, err := client.Dial(t.Context(), streamable.NewTransport(e.url, &streamable.TransportOptions{Header: http.Header{"Authorization": {"Bearer " + token}}}), &client.Options{Revisions: []mcp.Revision{revision}})
 			if err != nil {
 				t.Fatal(err)
 			}

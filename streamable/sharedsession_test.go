@@ -377,7 +377,7 @@ func TestRoundRobin(t *testing.T) {
 	}))
 	defer balancer.Close()
 	for _, revision := range []mcp.Revision{mcp.Revision20250326, mcp.Revision20250618, mcp.Revision20251125, mcp.Revision20260728} {
-		c, err := client.Dial(t.Context(), streamable.Dial(balancer.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})
+		c, err := client.Dial(t.Context(), streamable.NewTransport(balancer.URL, nil), &client.Options{Revisions: []mcp.Revision{revision}})
 		if err != nil {
 			t.Fatalf("%v: %v", revision, err)
 		}

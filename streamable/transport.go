@@ -28,12 +28,13 @@ import (
 	"mcpwire/oauth"
 )
 
-// DialOptions are the options of [Dial]. The zero value is ready to use; nil means the same.
-type DialOptions struct {
+// TransportOptions are the options of [NewTransport]. The zero value is ready to use; nil means the
+// same.
+type TransportOptions struct {
 	// HTTPClient makes the requests. The transport uses its Transport and Jar. It ignores Timeout,
-	// since streams last, and CheckRedirect, since redirects follow the rules of [Dial]. An OAuth
-	// client, such as that of package oauth, is the client's Transport; it sees the values of the
-	// caller's context. If it returns an [*oauth.AuthorizationError], or an error with a method
+	// since streams last, and CheckRedirect, since redirects follow the rules of [NewTransport]. An
+	// OAuth client, such as that of package oauth, is the client's Transport; it sees the values of
+	// the caller's context. If it returns an [*oauth.AuthorizationError], or an error with a method
 	// Denied() bool that returns true, the request fails as denied and is not repeated. Nil means a
 	// private client with proxies from the environment, HTTP/2, and timeouts for connecting.
 	// Timeouts for responses are up to the caller.
@@ -67,10 +68,10 @@ type DialOptions struct {
 }
 
 // A Transport opens connections to a server over HTTP. It is a client.Transport. Make one with
-// [Dial]. It is safe for concurrent use and may open several connections, which share what it
-// learns about the headers of the server's tools.
+// [NewTransport]. It is safe for concurrent use and may open several connections, which share what
+// it learns about the headers of the server's tools.
 type Transport struct {
-	opts DialOptions
+	opts TransportOptions
 	url  *url.URL
 	// err says why the options are invalid.
 	err   error
@@ -90,11 +91,11 @@ type Transport struct {
 	sawHTTP2 atomic.Bool
 }
 
-// Dial returns a transport to the server at rawURL, for package client:
+// NewTransport returns a transport to the server at rawURL, for package client:
 //
-//	c, err := client.Dial(ctx, streamable.Dial("https://example.com/mcp", nil), nil)
+//	c, err := client.Dial(ctx, streamable.NewTransport("https://example.com/mcp", nil), nil)
 //
-// Dial sends nothing; client.Dial reports an invalid URL or option. The transport speaks Streamable
+// It sends nothing; client.Dial reports an invalid URL or option. The transport speaks Streamable
 // HTTP in all revisions
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http). If a
 // server refuses initialize like one from before Streamable HTTP, it speaks the HTTP+SSE transport
@@ -109,7 +110,7 @@ type Transport struct {
 //
 // The transport follows redirects of status 307 and 308 within the origin (RFC 6454), at most 3 in
 // a row. Others make the call fail: the request is for this server only.
-func Dial(rawURL string, opts *DialOptions) *Transport {
+func NewTransport(rawURL string, opts *TransportOptions) *Transport {
 	c := &Transport{}
 	if opts != nil {
 		c.opts = *opts
@@ -154,7 +155,7 @@ func parseURL(raw string) (*url.URL, error) {
 	case u.Hostname() == "":
 		return nil, errors.New("bad URL: it has no host")
 	case u.User != nil:
-		return nil, errors.New("bad URL: it has credentials; give them in DialOptions.Header")
+		return nil, errors.New("bad URL: it has credentials; give them in TransportOptions.Header")
 	}
 	u.Fragment, u.RawFragment = "", ""
 	return u, nil
@@ -169,13 +170,13 @@ func checkHeaderOption(h http.Header) error {
 		case key == "Idempotency-Key", key == "X-Idempotency-Key":
 		case key == "Accept", key == "Content-Type", key == "Content-Length", key == "Content-Encoding", key == "Transfer-Encoding", key == "Connection", key == "Host", key == headerLastID:
 		case key != name:
-			return fmt.Errorf("DialOptions.Header has %.40q: write it %.40q", name, key)
+			return fmt.Errorf("TransportOptions.Header has %.40q: write it %.40q", name, key)
 		case !isToken(name) || slices.ContainsFunc(values, func(v string) bool { return strings.ContainsFunc(v, isControl) }):
-			return fmt.Errorf("DialOptions.Header has %.40q, which is not a valid header name or value", name)
+			return fmt.Errorf("TransportOptions.Header has %.40q, which is not a valid header name or value", name)
 		default:
 			continue
 		}
-		return fmt.Errorf("DialOptions.Header has %.40q, which the protocol sets", name)
+		return fmt.Errorf("TransportOptions.Header has %.40q, which the protocol sets", name)
 	}
 	return nil
 }
@@ -201,7 +202,7 @@ func (t *Transport) setTransport() {
 		t.roundTripper = t.ownTransport
 		return
 	case t.err == nil && t.opts.TLS != nil:
-		t.err = errors.New("DialOptions.TLS cannot be combined with HTTPClient: configure the client's Transport")
+		t.err = errors.New("TransportOptions.TLS cannot be combined with HTTPClient: configure the client's Transport")
 	}
 	t.jar = given.Jar
 	if t.roundTripper = given.Transport; t.roundTripper == nil {

@@ -58,7 +58,7 @@ func TestClientProxy(t *testing.T) {
 			}
 			w.WriteHeader(status)
 		}))
-		c := Dial("https://mcp.invalid/mcp", nil)
+		c := NewTransport("https://mcp.invalid/mcp", nil)
 		to, _ := url.Parse(proxy.URL)
 		c.ownTransport.Proxy = http.ProxyURL(to)
 		c.conns.acquire()
@@ -104,7 +104,7 @@ func (s fixedTransport) RoundTrip(*http.Request) (*http.Response, error) { retur
 // call.
 func TestClientSilentTransport(t *testing.T) {
 	for _, resp := range []*http.Response{nil, {StatusCode: 200}} {
-		c := Dial("http://x/", &DialOptions{HTTPClient: &http.Client{Transport: fixedTransport{resp}}})
+		c := NewTransport("http://x/", &TransportOptions{HTTPClient: &http.Client{Transport: fixedTransport{resp}}})
 		if _, err := c.send(t.Context(), http.MethodGet, c.url, http.Header{}, nil); !errors.Is(err, errNoResponse) {
 			t.Errorf("send: %v", err)
 		}

@@ -221,7 +221,7 @@ func (p *program) send(r *http.Request) (status int, body string) {
 // connect returns a client.
 func connect(t *testing.T, url string, o *client.Options, h *http.Client) *client.Client {
 	t.Helper()
-	c, err := client.Dial(t.Context(), streamable.Dial(url, &streamable.DialOptions{HTTPClient: h}), o)
+	c, err := client.Dial(t.Context(), streamable.NewTransport(url, &streamable.TransportOptions{HTTPClient: h}), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 	}
 
 	for _, revision := range []mcp.Revision{mcp.Revision20251125, mcp.Revision20260728} {
-		c, err := client.Dial(t.Context(), streamable.Dial(urls["server"]+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{revision}})
+		c, err := client.Dial(t.Context(), streamable.NewTransport(urls["server"]+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{revision}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func parse(args []string) (map[string]client.Transport, error) {
 		case len(words) == 0:
 			return nil, fmt.Errorf("argument %q: want NAME=COMMAND or NAME=URL", arg)
 		case strings.HasPrefix(target, "http://"), strings.HasPrefix(target, "https://"):
-			servers[name] = streamable.Dial(target, nil)
+			servers[name] = streamable.NewTransport(target, nil)
 		default:
 			servers[name] = stdio.Command(words[0], words[1:]...)
 		}

@@ -107,8 +107,8 @@ func call(ctx context.Context, url string, show func(loginURL string), stdout io
 	if err != nil {
 		return err
 	}
-	dial := &streamable.DialOptions{HTTPClient: &http.Client{Transport: transport}}
-	c, err := client.Dial(ctx, streamable.Dial(url, dial), &client.Options{
+	dial := &streamable.TransportOptions{HTTPClient: &http.Client{Transport: transport}}
+	c, err := client.Dial(ctx, streamable.NewTransport(url, dial), &client.Options{
 		// The user logs in meanwhile.
 		Timeouts: client.Timeouts{Probe: loginTimeout, Handshake: loginTimeout},
 	})

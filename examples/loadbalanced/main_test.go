@@ -15,7 +15,7 @@ import (
 
 // dial connects a client that agrees to everything.
 func dial(t *testing.T, url string, revision mcp.Revision) *client.Client {
-	c, err := client.Dial(t.Context(), streamable.Dial(url, nil), &client.Options{
+	c, err := client.Dial(t.Context(), streamable.NewTransport(url, nil), &client.Options{
 		Revisions: []mcp.Revision{revision},
 		Input: client.InputOptions{Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"agree":true}`)}, nil

@@ -217,7 +217,7 @@ func (l *load) dialWith(h *http.Client, name string, revisions []mcp.Revision) (
 	ctx, cancel := context.WithTimeout(l.ctx, callTimeout)
 	defer cancel()
 	// Transports are not shared, so that no connection is.
-	t := streamable.Dial(l.url(), &streamable.DialOptions{HTTPClient: h})
+	t := streamable.NewTransport(l.url(), &streamable.TransportOptions{HTTPClient: h})
 	return client.Dial(ctx, t, &client.Options{
 		Revisions: revisions,
 		Timeouts:  client.Timeouts{Call: callTimeout},

@@ -119,7 +119,7 @@ func TestTapSecretsHTTP(t *testing.T) {
 			header := http.Header{"Authorization": {"Bearer " + plantedBearer}, "Cookie": {"sid=" + plantedCookie}, "X-Api-Key": {plantedKey}}
 			ctx, cancel := context.WithTimeout(t.Context(), tourTimeout)
 			defer cancel()
-			c, err := client.Dial(ctx, streamable.Dial(downstream.web.url()+"?api_key="+plantedKey, &streamable.DialOptions{Header: header}), &client.Options{Revisions: revisionsOf(revision)})
+			c, err := client.Dial(ctx, streamable.NewTransport(downstream.web.url()+"?api_key="+plantedKey, &streamable.TransportOptions{Header: header}), &client.Options{Revisions: revisionsOf(revision)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -207,7 +207,7 @@ func (t *tour) dial(s *recordedServer, opts *client.Options) *client.Client {
 // transport returns a transport that connects our client to s, or starts s.
 func (s *recordedServer) transport() client.Transport {
 	if s.web != nil {
-		return streamable.Dial(s.web.url(), nil)
+		return streamable.NewTransport(s.web.url(), nil)
 	}
 	name, args := s.command()
 	cmd := stdio.Command(name, args...)

@@ -56,7 +56,7 @@ func (f *bridgeFlags) urlSide(e *env, t *targetSpec, log *slog.Logger) (*upstrea
 	if err != nil {
 		return nil, err
 	}
-	transport := streamable.Dial(t.url, &streamable.DialOptions{
+	transport := streamable.NewTransport(t.url, &streamable.TransportOptions{
 		HTTPClient: &http.Client{Transport: bridge.OuterTransport(side)}, Header: t.header, NoSSE: t.transport == transportHTTP, MaxFrame: f.maxFrame, UnavailableTimeout: endpoint.UnavailableTimeout, Logger: log,
 	})
 	return &upstreamTarget{name: nameOfURL(t.url), url: t.url, http: true, login: side.clock.last, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {

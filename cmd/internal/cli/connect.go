@@ -154,13 +154,13 @@ func (d *dialer) transport() client.Transport {
 	if d.target.isStdio() {
 		return d.flags.process(&d.target, d.tail)
 	}
-	opts := &streamable.DialOptions{
+	opts := &streamable.TransportOptions{
 		HTTPClient: &http.Client{Transport: d.http},
 		Header:     d.target.header,
 		NoSSE:      d.target.transport == transportHTTP,
 		Logger:     d.opts.Logger,
 	}
-	return streamable.Dial(d.target.url, opts)
+	return streamable.NewTransport(d.target.url, opts)
 }
 
 // dial connects to the target. Each call makes an independent connection.

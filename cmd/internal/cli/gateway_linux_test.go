@@ -155,7 +155,7 @@ func (g *gatewayRun) dial(era string, changed func()) *client.Client {
 			changed()
 		}
 	}}
-	c, err := client.Dial(g.t.Context(), streamable.Dial(g.url, nil), o)
+	c, err := client.Dial(g.t.Context(), streamable.NewTransport(g.url, nil), o)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -185,8 +185,8 @@ audit: audit.ndjson
 		token := issuer.token(caller.subject, resource, caller.more)
 		secrets = append(secrets, token)
 		for _, era := range []string{"legacy", "modern"} {
-			o := &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + token}}}
-			c, err := client.Dial(t.Context(), streamable.Dial(url, o), &client.Options{Revisions: revisionsOf(era)})
+			o := &streamable.TransportOptions{Header: http.Header{"Authorization": {"Bearer " + token}}}
+			c, err := client.Dial(t.Context(), streamable.NewTransport(url, o), &client.Options{Revisions: revisionsOf(era)})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -204,7 +204,7 @@ func TestGatewayLogin(t *testing.T) {
 			t.Errorf("exit status %d\n%s", status, log.text())
 		}
 	}()
-	c, err = client.Dial(t.Context(), streamable.Dial(urlLine.FindStringSubmatch(<-log.found)[1], nil), o)
+	c, err = client.Dial(t.Context(), streamable.NewTransport(urlLine.FindStringSubmatch(<-log.found)[1], nil), o)
 	if err != nil {
 		t.Fatal(err)
 	}

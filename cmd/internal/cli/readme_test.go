@@ -93,7 +93,7 @@ func TestReadmeHTTPServer(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("the first line of the log is %q, %v", line, err)
 	}
-	c, err := client.Dial(t.Context(), streamable.Dial(url, nil), nil)
+	c, err := client.Dial(t.Context(), streamable.NewTransport(url, nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func victimClient() int {
 }
 
 func dialVictim(url string) client.Transport {
-	return streamable.Dial(url, &streamable.DialOptions{UnavailableTimeout: endpoint.UnavailableTimeout})
+	return streamable.NewTransport(url, &streamable.TransportOptions{UnavailableTimeout: endpoint.UnavailableTimeout})
 }
 
 // A visit is a session of a client that uses every kind of message.

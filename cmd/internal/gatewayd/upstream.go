@@ -195,7 +195,7 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 		}
 		out.Login, authenticated = login, login.Transport(authenticated)
 	}
-	transport := streamable.Dial(address, &streamable.DialOptions{
+	transport := streamable.NewTransport(address, &streamable.TransportOptions{
 		HTTPClient: &http.Client{Transport: bridge.OuterTransport(authenticated)}, NoSSE: u.Transport == "http", UnavailableTimeout: endpoint.UnavailableTimeout, Logger: b.log,
 	})
 	out.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }

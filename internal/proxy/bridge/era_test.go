@@ -534,11 +534,11 @@ func TestProbeFailsOverHTTP(t *testing.T) {
 				}))
 				t.Cleanup(web.Close)
 				b := newBridge(t, &Options{HTTP: true, Shared: shared, MinBackoff: time.Millisecond, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
-					return streamable.Dial(web.URL, nil).Connect(ctx)
+					return streamable.NewTransport(web.URL, nil).Connect(ctx)
 				}})
 				url := served(t, b, nil).URL + "/mcp"
 				for range 2 {
-					c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), &mcpclient.Options{Revisions: EraModern.revisions()})
+					c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), &mcpclient.Options{Revisions: EraModern.revisions()})
 					if err == nil {
 						_, err = c.ListTools(t.Context(), nil)
 						c.Close()

@@ -140,7 +140,7 @@ func TestReadyShared(t *testing.T) {
 func TestReadyWeb(t *testing.T) {
 	upstream := httptest.NewServer(streamable.MustHandler(newServer(t, mcp.Revisions()), nil))
 	defer upstream.Close()
-	transport := streamable.Dial(upstream.URL, nil)
+	transport := streamable.NewTransport(upstream.URL, nil)
 	connect := func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 	b := newBridge(t, &Options{Connect: connect, HTTP: true, ReadyFor: time.Hour})
 	url := served(t, b, nil).URL + "/mcp"

@@ -127,7 +127,7 @@ func TestEras(t *testing.T) {
 					b := newBridge(t, &Options{Connect: connectTo(t, serverEra.revisions())})
 					var c mcpclient.Transport
 					if transport == "http" {
-						c = streamable.Dial(served(t, b, nil).URL+"/mcp", nil)
+						c = streamable.NewTransport(served(t, b, nil).URL+"/mcp", nil)
 					} else {
 						ours, theirs := net.Pipe()
 						go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
@@ -177,7 +177,7 @@ func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 // TestHTTPCancel checks that a call is canceled if a client without a session closes its request.
 func TestHTTPCancel(t *testing.T) {
 	b := newBridge(t, &Options{Connect: connectTo(t, nil)})
-	c, err := mcpclient.Dial(t.Context(), streamable.Dial(served(t, b, nil).URL+"/mcp", nil), nil)
+	c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(served(t, b, nil).URL+"/mcp", nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestGroups(t *testing.T) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + name + `"}`)}, nil
 			}
 		}
-		c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), o)
+		c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +367,7 @@ func TestGroupsModern(t *testing.T) {
 	}})
 	url := served(t, b, nil).URL + "/mcp"
 	for _, name := range []string{"one", "another", "one"} {
-		c, err := mcpclient.Dial(t.Context(), streamable.Dial(url, nil), &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.revisions()})
+		c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.revisions()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +396,7 @@ func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer
 	}
 	h := streamable.MustHandler(srv, nil)
 	ts := httptest.NewServer(h)
-	transport := streamable.Dial(ts.URL, nil)
+	transport := streamable.NewTransport(ts.URL, nil)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()

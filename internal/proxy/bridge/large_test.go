@@ -62,7 +62,7 @@ func upstreamOptions(t *testing.T, transport string, revisions []mcp.Revision) *
 		_ = h.Shutdown(context.Background())
 		ts.Close()
 	})
-	dial := streamable.Dial(ts.URL+map[string]string{"http": "/mcp", "sse": "/sse"}[transport], nil)
+	dial := streamable.NewTransport(ts.URL+map[string]string{"http": "/mcp", "sse": "/sse"}[transport], nil)
 	return &Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return dial.Connect(ctx) }}
 }
 
@@ -76,7 +76,7 @@ func downstreamTransport(t *testing.T, b *Bridge, transport, where string) mcpcl
 	case "socket":
 		return mcpclient.FramerTransport(jsonrpc.NewFramer(dialTCP(t, where), &jsonrpc.FramerOptions{Framing: jsonrpc.FramingHeader}))
 	}
-	return streamable.Dial(where, nil)
+	return streamable.NewTransport(where, nil)
 }
 
 // serveOn serves a bridge on a transport, and returns its address.

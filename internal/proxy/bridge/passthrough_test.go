@@ -460,7 +460,7 @@ func TestTransportStreams(t *testing.T) {
 		io.WriteString(w, "data: "+event+"\n\ndata: "+resultFor(`"a"`, "{}")+"\n\n")
 	}))
 	defer ts.Close()
-	f, err := streamable.Dial(ts.URL, nil).Connect(t.Context())
+	f, err := streamable.NewTransport(ts.URL, nil).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

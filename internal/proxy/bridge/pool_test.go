@@ -254,7 +254,7 @@ func dialAs(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcp
 	t.Helper()
 	var transport mcpclient.Transport
 	if url != "" {
-		transport = streamable.Dial(url, nil)
+		transport = streamable.NewTransport(url, nil)
 	} else {
 		ours, theirs := net.Pipe()
 		done := make(chan struct{})

@@ -43,7 +43,7 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	defer upstream.Close()
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
-	transport := streamable.Dial(upstream.URL+"/mcp?token="+secrets[2], &streamable.DialOptions{
+	transport := streamable.NewTransport(upstream.URL+"/mcp?token="+secrets[2], &streamable.TransportOptions{
 		HTTPClient: &http.Client{Transport: OuterTransport(requestReplacer{Transport(http.DefaultTransport)})},
 		Header:     http.Header{"Authorization": {"Bearer " + secrets[0]}, "Cookie": {"a=" + secrets[1]}},
 	})
@@ -59,7 +59,7 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	mux.Handle("/messages", old)
 	front := httptest.NewServer(mux)
 	defer front.Close()
-	tryAll(t, streamable.Dial(front.URL+path+"?token="+secrets[2], &streamable.DialOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), clientEra)
+	tryAll(t, streamable.NewTransport(front.URL+path+"?token="+secrets[2], &streamable.TransportOptions{Header: http.Header{"Authorization": {"Bearer " + secrets[0]}}}), clientEra)
 	h.Shutdown(t.Context())
 	front.Close() // waits until the last exchange is recorded
 	b.Close()

@@ -167,7 +167,7 @@ func TestSessions(t *testing.T) {
 			if o.Connect = connectTo(t, nil); tt.upstream == "http" {
 				upstream := httptest.NewServer(streamable.MustHandler(newServer(t, nil), &streamable.Options{Limits: streamable.Limits{MaxSessions: 10_000}, Timeouts: streamable.Timeouts{KeepAlive: time.Second}}))
 				t.Cleanup(upstream.Close)
-				transport := streamable.Dial(upstream.URL, nil)
+				transport := streamable.NewTransport(upstream.URL, nil)
 				o.HTTP, o.Connect = true, func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 			}
 			b := newBridge(t, o)

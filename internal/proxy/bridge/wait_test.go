@@ -44,7 +44,7 @@ func webPeer(t *testing.T, o *Options, respond func(w http.ResponseWriter, r *ht
 		respond(w, r, string(m.ID))
 	}))
 	t.Cleanup(web.Close)
-	transport := streamable.Dial(web.URL, nil)
+	transport := streamable.NewTransport(web.URL, nil)
 	o.HTTP, o.ServerEra, o.Shared = true, EraModern, true
 	o.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 	p := newBridge(t, o).Relay().Stateless()
@@ -81,7 +81,7 @@ func openConnection(t *testing.T, p relay.Peer) {
 func TestWaitTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := &silentWeb{canceled: make(chan struct{})}
-		transport := streamable.Dial("http://h.example/mcp", &streamable.DialOptions{HTTPClient: &http.Client{Transport: web}})
+		transport := streamable.NewTransport("http://h.example/mcp", &streamable.TransportOptions{HTTPClient: &http.Client{Transport: web}})
 		p := newBridge(t, &Options{
 			HTTP: true, ServerEra: EraModern, Shared: true, CallTimeout: 50 * time.Millisecond,
 			Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) },
@@ -285,7 +285,7 @@ func TestRefusedConnections(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				web := new(restartingWeb)
-				transport := streamable.Dial("http://h.example/mcp", &streamable.DialOptions{HTTPClient: &http.Client{Transport: web}})
+				transport := streamable.NewTransport("http://h.example/mcp", &streamable.TransportOptions{HTTPClient: &http.Client{Transport: web}})
 				b := newBridge(t, &Options{
 					HTTP: true, ServerEra: EraModern, Shared: true, RestartWait: tt.wait, CallTimeout: tt.callTimeout,
 					Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) },
@@ -350,7 +350,7 @@ func TestRefusedHandshakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				web := &restartingWeb{legacy: tt.legacy}
-				transport := streamable.Dial("http://h.example/mcp", &streamable.DialOptions{HTTPClient: &http.Client{Transport: web}})
+				transport := streamable.NewTransport("http://h.example/mcp", &streamable.TransportOptions{HTTPClient: &http.Client{Transport: web}})
 				tt.o.HTTP = true
 				tt.o.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 				h := newBridge(t, &tt.o).Relay()

@@ -113,7 +113,7 @@ func newSite(t testing.TB, name, principal string, w web) *site {
 	if w.sse {
 		s.url += ssePath
 	}
-	s.transport = streamable.Dial(s.url, &streamable.DialOptions{TLS: s.tls})
+	s.transport = streamable.NewTransport(s.url, &streamable.TransportOptions{TLS: s.tls})
 	return s
 }
 

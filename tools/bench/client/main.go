@@ -46,7 +46,7 @@ func run(ctx context.Context) error {
 
 func transport(f loop.Flags) client.Transport {
 	if f.URL != "" {
-		return streamable.Dial(f.URL, nil)
+		return streamable.NewTransport(f.URL, nil)
 	}
 	cmd := stdio.Command(f.Server[0], f.Server[1:]...)
 	cmd.Stderr = os.Stderr

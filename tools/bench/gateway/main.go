@@ -194,7 +194,7 @@ func (g *gateway) stop() error {
 }
 
 func (g *gateway) dial(ctx context.Context, revision mcp.Revision) (*client.Client, error) {
-	return client.Dial(ctx, streamable.Dial("http://"+g.addr+"/mcp", nil), &client.Options{
+	return client.Dial(ctx, streamable.NewTransport("http://"+g.addr+"/mcp", nil), &client.Options{
 		Info: mcp.Implementation{Name: "bench", Version: "1.0.0"}, Revisions: []mcp.Revision{revision},
 		Cache: client.CacheOptions{MaxBytes: -1},
 	})

@@ -19,7 +19,7 @@ func (s *stage) serverTransport() client.Transport {
 	case s.transport != nil:
 		return s.transport
 	case len(s.via) == 0:
-		return streamable.Dial(s.url, &streamable.DialOptions{HTTPClient: s.http})
+		return streamable.NewTransport(s.url, &streamable.TransportOptions{HTTPClient: s.http})
 	}
 	cmd := stdio.Command(s.via[0], append(s.via[1:], s.url)...)
 	cmd.Env, cmd.Stderr = s.env, os.Stderr

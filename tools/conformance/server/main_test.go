@@ -31,7 +31,7 @@ func TestServeHTTP(t *testing.T) {
 	}
 	url := strings.TrimSpace(line)
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
-		c, err := client.Dial(t.Context(), streamable.Dial(url, nil), &client.Options{Revisions: []mcp.Revision{r}})
+		c, err := client.Dial(t.Context(), streamable.NewTransport(url, nil), &client.Options{Revisions: []mcp.Revision{r}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -242,7 +242,7 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 	}
 	var c *client.Client
 	err := h.logIn(func() (err error) {
-		c, err = client.Dial(t.Context(), streamable.Dial(at, nil), &client.Options{Revisions: []mcp.Revision{revision}, Timeouts: client.Timeouts{Probe: 20 * time.Second}})
+		c, err = client.Dial(t.Context(), streamable.NewTransport(at, nil), &client.Options{Revisions: []mcp.Revision{revision}, Timeouts: client.Timeouts{Probe: 20 * time.Second}})
 		return err
 	})
 	if err != nil {

@@ -162,7 +162,7 @@ func (v *siteUser) dial(revision mcp.Revision) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := streamable.Dial(v.site.url, &streamable.DialOptions{HTTPClient: &http.Client{Transport: rt}})
+	transport := streamable.NewTransport(v.site.url, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: rt}})
 	c, err := client.Dial(v.t.Context(), transport, &client.Options{Revisions: []mcp.Revision{revision}})
 	if err != nil {
 		return nil, err

@@ -110,7 +110,7 @@ func recordClient(t *testing.T, rev mcp.Revision, hello string, do func(*client.
 	opts.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
 	}
-	c, err := client.Dial(t.Context(), streamable.Dial(tap.URL+"/mcp", nil), opts)
+	c, err := client.Dial(t.Context(), streamable.NewTransport(tap.URL+"/mcp", nil), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,7 @@ func TestTapped(t *testing.T) {
 				t.Fatal(err)
 			}
 			tapServer := httptest.NewServer(tap)
-			c, err := client.Dial(t.Context(), streamable.Dial(tapServer.URL+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{revision}})
+			c, err := client.Dial(t.Context(), streamable.NewTransport(tapServer.URL+"/mcp", nil), &client.Options{Revisions: []mcp.Revision{revision}})
 			if err != nil {
 				t.Fatal(err)
 			}

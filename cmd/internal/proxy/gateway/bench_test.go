@@ -29,7 +29,7 @@ func BenchmarkCall(b *testing.B) {
 	must(server.AddTool(srv, "echo", "", func(_ context.Context, in struct{ Text string }) (string, error) { return in.Text, nil }))
 	direct := serveBench(b, srv)
 	through := func(record *capture.Writer, watched bool) string {
-		transport := streamable.Dial(direct, &streamable.DialOptions{HTTPClient: &http.Client{Transport: bridge.OuterTransport(bridge.Transport(&http.Transport{MaxIdleConnsPerHost: 64}))}})
+		transport := streamable.NewTransport(direct, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: bridge.OuterTransport(bridge.Transport(&http.Transport{MaxIdleConnsPerHost: 64}))}})
 		g, err := New(&Options{
 			Upstreams: []Upstream{{Name: "s", Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}}},
 			Record:    record, Watched: func() bool { return watched },

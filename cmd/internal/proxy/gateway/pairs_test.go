@@ -112,7 +112,7 @@ func overStream(srv *server.Server) func(context.Context, io.Writer) (jsonrpc.Fr
 
 // overHTTP returns a function that connects to a server over HTTP.
 func overHTTP(t *testing.T, srv streamable.Server) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
-	transport := streamable.Dial(serveHTTP(t, srv), &streamable.DialOptions{HTTPClient: &http.Client{Transport: ownTransport(t)}})
+	transport := streamable.NewTransport(serveHTTP(t, srv), &streamable.TransportOptions{HTTPClient: &http.Client{Transport: ownTransport(t)}})
 	return func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 }
 
@@ -178,7 +178,7 @@ func dialStream(t *testing.T, g *Gateway, opts client.Options) *client.Client {
 func dialHTTP(t *testing.T, g *Gateway, opts client.Options) *client.Client {
 	t.Helper()
 	url := serveHTTP(t, &relay.Server{Handler: g})
-	return dial(t, streamable.Dial(url, &streamable.DialOptions{HTTPClient: &http.Client{Transport: ownTransport(t)}}), opts)
+	return dial(t, streamable.NewTransport(url, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: ownTransport(t)}}), opts)
 }
 
 func dial(t *testing.T, transport client.Transport, opts client.Options) *client.Client {

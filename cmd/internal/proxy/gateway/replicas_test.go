@@ -77,7 +77,7 @@ func (rs *replicaSet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (rs *replicaSet) dial(opts client.Options) *client.Client {
 	rs.t.Helper()
 	opts.Reconnect = client.ReconnectPolicy{Disabled: true}
-	return dial(rs.t, streamable.Dial(rs.url, &streamable.DialOptions{HTTPClient: &http.Client{Transport: ownTransport(rs.t)}}), opts)
+	return dial(rs.t, streamable.NewTransport(rs.url, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: ownTransport(rs.t)}}), opts)
 }
 
 // TestReplicas has clients of both eras use replicas that share only keys, in front of servers of

@@ -29,7 +29,7 @@ func TestWatched(t *testing.T) {
 	}
 	web := &http.Transport{}
 	defer web.CloseIdleConnections()
-	upstream := streamable.Dial(serveHandler(t, h), &streamable.DialOptions{HTTPClient: &http.Client{Transport: bridge.OuterTransport(bridge.Transport(web))}})
+	upstream := streamable.NewTransport(serveHandler(t, h), &streamable.TransportOptions{HTTPClient: &http.Client{Transport: bridge.OuterTransport(bridge.Transport(web))}})
 	var file bytes.Buffer
 	var watched atomic.Bool
 	w := capture.NewWriter(&file, nil)

@@ -59,7 +59,7 @@ func TestRevisions(t *testing.T) {
 		t.Run(r.String(), func(t *testing.T) {
 			_, web := realServer(t)
 			p := tap(t, web.URL+"/mcp", nil, nil)
-			c, err := client.Dial(t.Context(), streamable.Dial(p.url, nil), &client.Options{
+			c, err := client.Dial(t.Context(), streamable.NewTransport(p.url, nil), &client.Options{
 				Revisions: []mcp.Revision{r},
 				Input:     client.InputOptions{Roots: func(context.Context) ([]mcp.Root, error) { return []mcp.Root{{URI: "file:///a"}}, nil }},
 			})
@@ -130,7 +130,7 @@ func TestSubscription(t *testing.T) {
 		t.Run(r.String(), func(t *testing.T) {
 			s, web := realServer(t)
 			p := tap(t, web.URL+"/mcp", nil, nil)
-			c, err := client.Dial(t.Context(), streamable.Dial(p.url, nil), &client.Options{Revisions: []mcp.Revision{r}})
+			c, err := client.Dial(t.Context(), streamable.NewTransport(p.url, nil), &client.Options{Revisions: []mcp.Revision{r}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func TestSubscription(t *testing.T) {
 func TestResumption(t *testing.T) {
 	_, web := realServer(t)
 	p := tap(t, web.URL+"/mcp", nil, nil)
-	c, err := client.Dial(t.Context(), streamable.Dial(p.url, nil), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
+	c, err := client.Dial(t.Context(), streamable.NewTransport(p.url, nil), &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestResumption(t *testing.T) {
 func TestOldTransport(t *testing.T) {
 	_, web := realServer(t)
 	p := tap(t, web.URL+"/sse", nil, nil)
-	c, err := client.Dial(t.Context(), streamable.Dial(p.url, nil), &client.Options{Revisions: []mcp.Revision{mcp.Revision20241105}})
+	c, err := client.Dial(t.Context(), streamable.NewTransport(p.url, nil), &client.Options{Revisions: []mcp.Revision{mcp.Revision20241105}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -356,7 +356,7 @@ func newWorld(t testing.TB, revision mcp.Revision, change ...worldOption) *world
 // front serves the gateway.
 func (w *world) front(front *httptest.Server, o *Options, u *Upstream) {
 	t := w.t
-	transport := streamable.Dial(w.up.Server, &streamable.DialOptions{HTTPClient: &http.Client{Transport: u.Transport(ownTransport(t))}})
+	transport := streamable.NewTransport(w.up.Server, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: u.Transport(ownTransport(t))}})
 	var err error
 	w.gateway, err = gateway.New(&gateway.Options{ListWait: time.Minute, Audit: w.note, Upstreams: []gateway.Upstream{
 		{Name: "up", PerPrincipal: true, Login: u, Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}},
@@ -437,7 +437,7 @@ func (w *world) dial(token string, revision mcp.Revision, show func(url string) 
 	if notify != nil {
 		o.OnNotification = func(method string, params json.RawMessage) { notify(method, string(params)) }
 	}
-	c, err := client.Dial(w.t.Context(), streamable.Dial(w.url+"/mcp", &streamable.DialOptions{Header: header, HTTPClient: &http.Client{Transport: ownTransport(w.t)}}), o)
+	c, err := client.Dial(w.t.Context(), streamable.NewTransport(w.url+"/mcp", &streamable.TransportOptions{Header: header, HTTPClient: &http.Client{Transport: ownTransport(w.t)}}), o)
 	must(w.t, err)
 	w.t.Cleanup(func() { c.Close() })
 	return c

@@ -47,7 +47,7 @@ func BenchmarkGatewayPolicy(b *testing.B) {
 	}))
 	upURL := serveHTTP(b, srv, nil)
 	through := func(o gateway.Options, v auth.Verifier) string {
-		transport := streamable.Dial(upURL, &streamable.DialOptions{HTTPClient: &http.Client{Transport: ownTransport(b)}})
+		transport := streamable.NewTransport(upURL, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: ownTransport(b)}})
 		o.Upstreams = []gateway.Upstream{{Name: "up", Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}}}
 		return front(b, &o, v)
 	}

@@ -290,7 +290,7 @@ func dial(t testing.TB, url, token string, revision mcp.Revision) *client.Client
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	c, err := client.Dial(t.Context(), streamable.Dial(url, &streamable.DialOptions{Header: header, HTTPClient: &http.Client{Transport: ownTransport(t)}}),
+	c, err := client.Dial(t.Context(), streamable.NewTransport(url, &streamable.TransportOptions{Header: header, HTTPClient: &http.Client{Transport: ownTransport(t)}}),
 		&client.Options{Revisions: []mcp.Revision{revision}, Tasks: true})
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
@@ -547,7 +547,7 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	}
 	rt, err := credentials.Transport(upURL, wire.transport(ownTransport(t)))
 	must(t, err)
-	transport := streamable.Dial(upURL, &streamable.DialOptions{HTTPClient: &http.Client{Transport: rt}})
+	transport := streamable.NewTransport(upURL, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: rt}})
 	url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{
 		{Name: "up", PerPrincipal: true, Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}},
 		{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}},
@@ -603,7 +603,7 @@ func TestGatewayExchangeFails(t *testing.T) {
 			}
 			rt, err := credentials.Transport(up.URL, ownTransport(t))
 			must(t, err)
-			transport := streamable.Dial(up.URL, &streamable.DialOptions{HTTPClient: &http.Client{Transport: rt}})
+			transport := streamable.NewTransport(up.URL, &streamable.TransportOptions{HTTPClient: &http.Client{Transport: rt}})
 			var wire wire
 			url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{
 				{Name: "up", PerPrincipal: true, Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}},

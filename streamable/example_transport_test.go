@@ -27,12 +27,12 @@ func greeter() *streamable.Handler {
 }
 
 // A client detects which era the server supports.
-func ExampleDial() {
+func ExampleNewTransport() {
 	web := httptest.NewServer(greeter())
 	defer web.Close()
 
 	ctx := context.Background()
-	c, err := client.Dial(ctx, streamable.Dial(web.URL+"/mcp", nil), nil)
+	c, err := client.Dial(ctx, streamable.NewTransport(web.URL+"/mcp", nil), nil)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -70,7 +70,7 @@ func behindLogin() *httptest.Server {
 }
 
 // A server that requires OAuth: the transport logs in when the server asks for a token.
-func ExampleDial_oauth() {
+func ExampleNewTransport_oauth() {
 	web := behindLogin()
 	defer web.Close()
 
@@ -91,7 +91,7 @@ func ExampleDial_oauth() {
 		return
 	}
 	ctx := context.Background()
-	c, err := client.Dial(ctx, streamable.Dial(web.URL+"/mcp", &streamable.DialOptions{
+	c, err := client.Dial(ctx, streamable.NewTransport(web.URL+"/mcp", &streamable.TransportOptions{
 		HTTPClient: &http.Client{Transport: transport},
 	}), nil)
 	if err != nil {
@@ -110,7 +110,7 @@ func ExampleStatusError() {
 		http.Error(w, "who are you?", http.StatusForbidden)
 	}))
 	defer web.Close()
-	_, err := client.Dial(context.Background(), streamable.Dial(web.URL, nil), nil)
+	_, err := client.Dial(context.Background(), streamable.NewTransport(web.URL, nil), nil)
 	_, what, _ := strings.Cut(err.Error(), "denied: ")
 	fmt.Println(what)
 	// Output: HTTP status 403 Forbidden: "who are you?"
