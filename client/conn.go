@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/userwait"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc"
@@ -184,20 +185,26 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 	if err := p.Send(ctx, params); err != nil {
 		return nil, err
 	}
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		if p.Abandon() {
-			return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))
+	left, grace := timeout.after, cn.handlerGrace()
+	for {
+		var err error
+		select {
+		case <-p.Done():
+			return p.Result()
+		case <-ctx.Done():
+			err = fmt.Errorf("call %s: %w", method, context.Cause(ctx))
+		case <-time.After(left):
+			if left = grace.extension(); left > 0 {
+				continue
+			}
+			err = &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
 		}
-		<-p.Done()
-	case <-time.After(timeout.after):
 		if p.Abandon() {
-			return nil, &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
+			return nil, err
 		}
-		<-p.Done()
+		<-p.Done() // the response came first
+		return p.Result()
 	}
-	return p.Result()
 }
 
 // A cancellation is MCP's cancellation with an exception for modern servers. They send no requests
@@ -224,7 +231,8 @@ func (c cancellation) Target(n *jsonrpc.Message) (jsonrpc.ID, string, bool) {
 	return c.Cancellation.Target(n)
 }
 
-// beginHandler records that a handler serves the server until done is called.
+// beginHandler records that a handler serves the server, or that a user logs in, until done is
+// called.
 func (cn *connection) beginHandler() (done func()) {
 	cn.mu.Lock()
 	defer cn.mu.Unlock()
@@ -250,7 +258,8 @@ func (cn *connection) totalHandlerTime() (total time.Duration, running bool) {
 	return cn.handlerTime, false
 }
 
-// A handlerGrace extends the server's time to answer by the time that it waits for handlers.
+// A handlerGrace extends the server's time to answer by the time that it waits for handlers or for
+// a user who logs in.
 type handlerGrace struct {
 	conn *connection
 	// handlerTime is the connection's total when the wait began or was last extended.
@@ -309,11 +318,11 @@ type connector struct {
 
 // open opens a connection without negotiating.
 func (cc *connector) open(ctx context.Context) (*connection, error) {
-	f, err := cc.transport.Connect(ctx)
+	conn := &connection{c: cc.c, openedAt: time.Now(), retired: make(chan struct{})}
+	f, err := cc.transport.Connect(userwait.With(ctx, conn.beginHandler))
 	if err != nil {
 		return nil, err
 	}
-	conn := &connection{c: cc.c, openedAt: time.Now(), retired: make(chan struct{})}
 	conn.rpc = rpc.NewConn(f, &rpc.Options{
 		Handler:      conn,
 		Cancellation: cancellation{conn: conn},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/base/userwait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -542,4 +543,74 @@ func TestProbeTimeoutIsNamed(t *testing.T) {
 			t.Errorf("the log has no %q:\n%s", want, log.String())
 		}
 	})
+}
+
+// TestLoginTime shows that no timeout runs while a request waits for a user to log in, and that it
+// runs on afterwards.
+func TestLoginTime(t *testing.T) {
+	const login = 10 * time.Minute
+	for _, tt := range []struct {
+		name      string
+		revisions []mcp.Revision
+		method    string
+		silent    bool // the server does not respond after the login
+		want      mcp.Revision
+		takes     time.Duration
+	}{
+		{name: "probe", method: "server/discover", want: mcp.Revision20260728, takes: login},
+		{name: "probe of a modern client", revisions: onlyModern, method: "server/discover", want: mcp.Revision20260728, takes: login},
+		{name: "handshake", revisions: onlyLegacy, method: "initialize", want: mcp.Revision20251125, takes: login},
+		{name: "call", method: "slow", want: mcp.Revision20260728, takes: login},
+		{name: "silence after the login", revisions: onlyLegacy, method: "initialize", silent: true, takes: login + 30*time.Second},
+		{name: "silence in a call", method: "slow", want: mcp.Revision20260728, silent: true, takes: login + 5*time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var connection context.Context
+				server := scriptTransport(t, func(s *script) {
+					for {
+						m := s.next()
+						if m.Method == tt.method {
+							end := userwait.Begin(connection)
+							elapse(login)
+							end()
+							if tt.silent {
+								if m.Method == "slow" {
+									s.expect("notifications/cancelled")
+								}
+								s.expectEnd()
+								return
+							}
+						}
+						switch m.Method {
+						case "server/discover":
+							s.answer(m, discovered(modernDate))
+						case "initialize":
+							s.answer(m, initialized(legacyDate))
+						case "slow":
+							s.answer(m, "{}")
+							s.expectEnd()
+							return
+						}
+					}
+				})
+				began := time.Now()
+				c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+					connection = ctx
+					return server.Connect(ctx)
+				}), &Options{Revisions: tt.revisions, Reconnect: ReconnectPolicy{Disabled: true}})
+				if err == nil {
+					defer c.Close()
+					if got := c.Revision(); got != tt.want {
+						t.Errorf("negotiated %v, want %v", got, tt.want)
+					}
+					err = c.Call(t.Context(), "slow", nil, nil)
+				}
+				_, timedOut := errors.AsType[*TimeoutError](err)
+				if took := time.Since(began).Truncate(time.Second); took != tt.takes || timedOut != tt.silent || err != nil && !tt.silent {
+					t.Errorf("got %v after %v, want %v", err, took, tt.takes)
+				}
+			})
+		})
+	}
 }

@@ -126,7 +126,8 @@ type InputOptions struct {
 	MaxRounds int
 }
 
-// Timeouts limit how long a Client waits for responses.
+// Timeouts limit how long a Client waits for responses. Apart from MaxCall, they do not run while a
+// handler of Options.Input runs, or a request waits for a user to log in with package oauth.
 type Timeouts struct {
 	// Probe limits the wait for a response to the probe. After that the Client sends initialize,
 	// and after the same time again, at most 5 s, also on a second connection. Zero means 5 s.

@@ -19,7 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/auth"
+	"mcpwire/internal/auth/resumable"
+	"mcpwire/internal/base/userwait"
 	"mcpwire/internal/net/loopback"
 )
 
@@ -38,17 +39,22 @@ type AuthorizationCode struct {
 	// token.
 	NoOfflineAccess bool
 	// OnWait, if not nil, is called when requests start to wait for the user. own is false if
-	// another process that shares the [LoginLocker] asks the user. over is called when the wait
+	// another process that shares the [NewFileStore] asks the user. over is called when the wait
 	// ends. OnWait may be called for several servers at once.
 	OnWait func(own bool) (over func())
 }
 
-// notifyWait calls OnWait if it is set.
-func (g AuthorizationCode) notifyWait(own bool) (over func()) {
+// notifyWait calls OnWait if it is set, and stops the client's timeout for the request of ctx.
+func (g AuthorizationCode) notifyWait(ctx context.Context, own bool) (over func()) {
+	end := userwait.Begin(ctx)
 	if g.OnWait == nil {
-		return func() {}
+		return end
 	}
-	return g.OnWait(own)
+	endNotice := g.OnWait(own)
+	return func() {
+		endNotice()
+		end()
+	}
 }
 
 // A Prompter takes users to authorization servers and returns their answers.
@@ -59,14 +65,7 @@ type Prompter interface {
 	Prepare(ctx context.Context, known []string) (Prompt, error)
 }
 
-// A Prompt is one authorization. Two more methods let another process repeat the authorization with
-// the same secrets, and give it the callback:
-//   - Secrets() (state, verifier string) chooses the state and the PKCE verifier, which are
-//     otherwise random. The state must be unguessable, and the verifier has 43 to 128 letters and
-//     digits that nobody else knows.
-//   - ProofKey(key auth.Secret) auth.Secret gets the private key that the tokens will be bound to,
-//     as in [Record], and returns the one to use instead. An empty one means that they are not
-//     bound.
+// A Prompt is one authorization.
 type Prompt interface {
 	// URI returns the redirect URI.
 	URI() string
@@ -136,17 +135,11 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string
 	}
 	f.adjustOfflineAccess(g.NoOfflineAccess)
 	p := newAuthorizationRequest(f, cred, prompt.URI())
-	if s, ok := prompt.(interface {
-		Secrets() (state, verifier string)
-	}); ok {
-		if p.state, p.verifier = s.Secrets(); len(p.state) < minState || len(p.verifier) < minVerifier {
+	if r, ok := prompt.(resumable.Prompt); ok {
+		if p.state, p.verifier = r.Secrets(); len(p.state) < minState || len(p.verifier) < minVerifier {
 			return nil, "", errors.New("the prompt has chosen a state or a verifier that is too short")
 		}
-	}
-	if k, ok := prompt.(interface {
-		ProofKey(auth.Secret) auth.Secret
-	}); ok {
-		if f.proof, err = chooseProofKey(f.proof, k.ProofKey); err != nil {
+		if f.proof, err = chooseProofKey(f.proof, r.ProofKey); err != nil {
 			return nil, "", fmt.Errorf("the key that the prompt has chosen: %w", err)
 		}
 	}
@@ -154,7 +147,7 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string
 	if err != nil {
 		return nil, "", err
 	}
-	endWait := g.notifyWait(true)
+	endWait := g.notifyWait(ctx, true)
 	code, err := p.prompt(ctx, prompt, address)
 	endWait()
 	if err != nil {

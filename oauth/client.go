@@ -57,9 +57,10 @@ type ClientOptions struct {
 	// ClientIssuer is the only accepted authorization server, compared as text, or
 	// [TrustFirstIssuer].
 	ClientIssuer string
-	// TokenAuthMethod is how a client with ClientID authenticates at the token endpoint. Empty
-	// means a method that the authorization server supports.
-	TokenAuthMethod AuthMethod
+	// TokenAuthMethod is how a client with ClientID authenticates at the token endpoint: "none",
+	// "client_secret_basic", "client_secret_post" or "private_key_jwt". Empty means a method that
+	// the authorization server supports.
+	TokenAuthMethod string
 	// ClientIDMetadataURL is the https URL of the client's metadata document. It is the client's id
 	// if the authorization server supports that. See [Client.MetadataDocument]. Without it and
 	// without ClientID, the client registers dynamically.
@@ -141,21 +142,17 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// An AuthMethod is how a client authenticates at a token endpoint. Others than those below may come
-// from a store.
-// Spec: https://www.iana.org/assignments/oauth-parameters/oauth-parameters.xhtml#token-endpoint-auth-method
-type AuthMethod string
-
-// The methods of authentication.
+// How a client authenticates at a token endpoint. Spec:
+// https://www.iana.org/assignments/oauth-parameters/oauth-parameters.xhtml#token-endpoint-auth-method
 const (
-	// AuthNone sends the client id only.
-	AuthNone AuthMethod = "none"
-	// AuthSecretBasic sends the client's secret in the Authorization header.
-	AuthSecretBasic AuthMethod = "client_secret_basic"
-	// AuthSecretPost sends the client's secret in the body.
-	AuthSecretPost AuthMethod = "client_secret_post"
-	// AuthPrivateKeyJWT signs an assertion with the client's key: RFC 7523.
-	AuthPrivateKeyJWT AuthMethod = "private_key_jwt"
+	// authNone sends the client id only.
+	authNone = "none"
+	// authSecretBasic sends the client's secret in the Authorization header.
+	authSecretBasic = "client_secret_basic"
+	// authSecretPost sends the client's secret in the body.
+	authSecretPost = "client_secret_post"
+	// authPrivateKeyJWT signs an assertion with the client's key: RFC 7523.
+	authPrivateKeyJWT = "private_key_jwt"
 )
 
 func (o *ClientOptions) check() error {
@@ -182,7 +179,7 @@ func (o *ClientOptions) check() error {
 		}
 	}
 	switch o.TokenAuthMethod {
-	case "", AuthNone, AuthSecretBasic, AuthSecretPost, AuthPrivateKeyJWT:
+	case "", authNone, authSecretBasic, authSecretPost, authPrivateKeyJWT:
 	default:
 		return fmt.Errorf("unknown TokenAuthMethod %q", o.TokenAuthMethod)
 	}

@@ -237,16 +237,16 @@ func decodeResourceDocument(body []byte) (*resourceDocument, error) {
 // issuerDocument is the part of an authorization server's metadata that a client uses, for both RFC
 // 8414 and OpenID Connect. See https://www.rfc-editor.org/rfc/rfc8414#section-2.
 type issuerDocument struct {
-	Issuer                string       `json:"issuer"`
-	AuthorizationEndpoint string       `json:"authorization_endpoint"`
-	TokenEndpoint         string       `json:"token_endpoint"`
-	RegistrationEndpoint  string       `json:"registration_endpoint"`
-	ScopesSupported       []string     `json:"scopes_supported"`
-	TokenAuthMethods      []AuthMethod `json:"token_endpoint_auth_methods_supported"`
-	ChallengeMethods      []string     `json:"code_challenge_methods_supported"`
-	IssInResponse         bool         `json:"authorization_response_iss_parameter_supported"`
-	ClientIDMetadata      bool         `json:"client_id_metadata_document_supported"`
-	DPoPAlgorithms        []string     `json:"dpop_signing_alg_values_supported"`
+	Issuer                string   `json:"issuer"`
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`
+	TokenEndpoint         string   `json:"token_endpoint"`
+	RegistrationEndpoint  string   `json:"registration_endpoint"`
+	ScopesSupported       []string `json:"scopes_supported"`
+	TokenAuthMethods      []string `json:"token_endpoint_auth_methods_supported"`
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	IssInResponse         bool     `json:"authorization_response_iss_parameter_supported"`
+	ClientIDMetadata      bool     `json:"client_id_metadata_document_supported"`
+	DPoPAlgorithms        []string `json:"dpop_signing_alg_values_supported"`
 	// assumed says that there was no document. The endpoints are then those of section 2.3.3 of the
 	// first revision of the specification with authorization.
 	assumed bool

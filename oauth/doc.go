@@ -15,8 +15,8 @@
 //	…
 //	c := &http.Client{Transport: transport}
 //
-// A login takes minutes, and it happens while package client connects: give Probe and Handshake of
-// its Timeouts as much time as the prompter has.
+// A login may take minutes. The Timeouts of package client do not run while a request
+// waits for it, so limit it by the prompter.
 //
 // A [Store] keeps tokens and registrations: in memory, or with [NewFileStore] in a file that
 // several processes may share. [DPoPMode] says whether tokens are bound to a key of the client.

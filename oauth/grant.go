@@ -208,12 +208,12 @@ func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string
 }
 
 func (g EnterpriseManaged) credentials() *credentials {
-	cred := &credentials{id: g.ClientID, secret: g.ClientSecret, key: g.ClientKey, method: AuthNone}
+	cred := &credentials{id: g.ClientID, secret: g.ClientSecret, key: g.ClientKey, method: authNone}
 	switch {
 	case g.ClientKey != nil:
-		cred.method = AuthPrivateKeyJWT
+		cred.method = authPrivateKeyJWT
 	case !g.ClientSecret.IsZero():
-		cred.method = AuthSecretBasic
+		cred.method = authSecretBasic
 	}
 	return cred
 }
@@ -400,18 +400,18 @@ func (cred *credentials) authenticate(form url.Values, header http.Header, issue
 		return nil
 	}
 	switch cred.method {
-	case AuthNone:
+	case authNone:
 		if cred.id != "" {
 			form.Set("client_id", cred.id)
 		}
-	case AuthSecretBasic:
+	case authSecretBasic:
 		// Both are form-encoded first. See https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1.
 		text := url.QueryEscape(cred.id) + ":" + url.QueryEscape(cred.secret.Reveal())
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(text)))
-	case AuthSecretPost:
+	case authSecretPost:
 		form.Set("client_id", cred.id)
 		form.Set("client_secret", cred.secret.Reveal())
-	case AuthPrivateKeyJWT:
+	case authPrivateKeyJWT:
 		if cred.key == nil {
 			return errors.New("no key to authenticate with")
 		}

@@ -42,20 +42,20 @@ type Registration struct {
 
 // clientDocument is a client's metadata, in a registration and in a metadata document.
 type clientDocument struct {
-	ClientID        string     `json:"client_id,omitempty"`
-	ClientName      string     `json:"client_name"`
-	ClientURI       string     `json:"client_uri,omitempty"`
-	RedirectURIs    []string   `json:"redirect_uris"`
-	GrantTypes      []string   `json:"grant_types"`
-	ResponseTypes   []string   `json:"response_types"`
-	AuthMethod      AuthMethod `json:"token_endpoint_auth_method"`
-	ApplicationType string     `json:"application_type"`
-	SoftwareID      string     `json:"software_id,omitempty"`
-	SoftwareVersion string     `json:"software_version,omitempty"`
-	DPoPBound       bool       `json:"dpop_bound_access_tokens,omitempty"`
+	ClientID        string   `json:"client_id,omitempty"`
+	ClientName      string   `json:"client_name"`
+	ClientURI       string   `json:"client_uri,omitempty"`
+	RedirectURIs    []string `json:"redirect_uris"`
+	GrantTypes      []string `json:"grant_types"`
+	ResponseTypes   []string `json:"response_types"`
+	AuthMethod      string   `json:"token_endpoint_auth_method"`
+	ApplicationType string   `json:"application_type"`
+	SoftwareID      string   `json:"software_id,omitempty"`
+	SoftwareVersion string   `json:"software_version,omitempty"`
+	DPoPBound       bool     `json:"dpop_bound_access_tokens,omitempty"`
 }
 
-func (r *Registration) document(redirectURIs []string, method AuthMethod) clientDocument {
+func (r *Registration) document(redirectURIs []string, method string) clientDocument {
 	d := clientDocument{
 		ClientName:      r.ClientName,
 		ClientURI:       r.ClientURI,
@@ -140,7 +140,7 @@ type credentials struct {
 	secret auth.Secret
 	key    *ClientKey
 	// method is how the client authenticates at the token endpoint.
-	method       AuthMethod
+	method       string
 	redirectURIs []string
 	// dynamic says that the authorization server assigned the id, and might have forgotten it.
 	dynamic bool
@@ -166,18 +166,18 @@ func (c *Client) configuredCredentials(as *issuerDocument) (*credentials, error)
 }
 
 // authMethod chooses how to authenticate at the token endpoint.
-func (c *Client) authMethod(as *issuerDocument, cred *credentials) (AuthMethod, error) {
+func (c *Client) authMethod(as *issuerDocument, cred *credentials) (string, error) {
 	if c.opts.TokenAuthMethod != "" {
 		return c.opts.TokenAuthMethod, nil
 	}
-	var can []AuthMethod
+	var can []string
 	switch {
 	case cred.key != nil:
-		can = []AuthMethod{AuthPrivateKeyJWT}
+		can = []string{authPrivateKeyJWT}
 	case !cred.secret.IsZero():
-		can = []AuthMethod{AuthSecretBasic, AuthSecretPost}
+		can = []string{authSecretBasic, authSecretPost}
 	default:
-		return AuthNone, nil
+		return authNone, nil
 	}
 	if as.TokenAuthMethods == nil {
 		return can[0], nil
@@ -211,10 +211,10 @@ func (c *Client) registrationKey(issuer string) RecordKey {
 }
 
 type registrationResponse struct {
-	ClientID     string     `json:"client_id"`
-	ClientSecret string     `json:"client_secret"`
-	SecretExpiry int64      `json:"client_secret_expires_at"`
-	AuthMethod   AuthMethod `json:"token_endpoint_auth_method"`
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+	SecretExpiry int64  `json:"client_secret_expires_at"`
+	AuthMethod   string `json:"token_endpoint_auth_method"`
 }
 
 // register registers the client for a redirect URI and stores the result.
@@ -255,16 +255,16 @@ func (c *Client) register(ctx context.Context, d *discovery, redirectURI string)
 
 // registrationMethod returns the authentication method to register for: without a secret if
 // possible.
-func registrationMethod(supported []AuthMethod) AuthMethod {
-	for _, m := range []AuthMethod{AuthNone, AuthSecretBasic, AuthSecretPost} {
+func registrationMethod(supported []string) string {
+	for _, m := range []string{authNone, authSecretBasic, authSecretPost} {
 		if slices.Contains(supported, m) {
 			return m
 		}
 	}
-	return AuthNone
+	return authNone
 }
 
-func decodeRegistration(body []byte, requested AuthMethod) (*credentials, time.Time, error) {
+func decodeRegistration(body []byte, requested string) (*credentials, time.Time, error) {
 	var a registrationResponse
 	if err := decodeObject(body, &a); err != nil {
 		return nil, time.Time{}, fmt.Errorf("registration: %w", err)
@@ -279,11 +279,11 @@ func decodeRegistration(body []byte, requested AuthMethod) (*credentials, time.T
 	switch {
 	case a.ClientID == "" || len(a.ClientID) > 4096 || printable(a.ClientID, 4096) != a.ClientID:
 		return nil, expiry, fmt.Errorf("%w: the registration has no usable client_id", ErrUntrusted)
-	case a.AuthMethod == AuthNone:
+	case a.AuthMethod == authNone:
 		// Do not store an unused secret.
 		a.ClientSecret, expiry = "", time.Time{}
-	case a.AuthMethod != AuthSecretBasic && a.AuthMethod != AuthSecretPost:
-		return nil, expiry, fmt.Errorf("%w: the registration requires the client to authenticate with %q", ErrRefused, printable(string(a.AuthMethod), 64))
+	case a.AuthMethod != authSecretBasic && a.AuthMethod != authSecretPost:
+		return nil, expiry, fmt.Errorf("%w: the registration requires the client to authenticate with %q", ErrRefused, printable(a.AuthMethod, 64))
 	case a.ClientSecret == "":
 		return nil, expiry, fmt.Errorf("%w: the registration has no client_secret", ErrUntrusted)
 	}
@@ -297,9 +297,9 @@ func (c *Client) MetadataDocument() ([]byte, error) {
 	if c.opts.ClientIDMetadataURL == "" {
 		return nil, errors.New("the client has no metadata URL")
 	}
-	method := AuthNone
+	method := authNone
 	if c.opts.ClientKey != nil {
-		method = AuthPrivateKeyJWT
+		method = authPrivateKeyJWT
 	}
 	d := c.opts.Registration.document(c.opts.Registration.redirectURIs(), method)
 	d.ClientID = c.opts.ClientIDMetadataURL

@@ -57,7 +57,7 @@ type RegisteredClient struct {
 	// SecretExpiry is zero if the secret does not expire.
 	SecretExpiry time.Time
 	// AuthMethod is how the client authenticates at the token endpoint.
-	AuthMethod AuthMethod
+	AuthMethod string
 	// RedirectURIs are the redirect URIs that the client registered.
 	RedirectURIs []string
 }
@@ -72,7 +72,7 @@ type Tokens struct {
 	// Endpoint is the token endpoint. Refresh is sent only there.
 	Endpoint string
 	// AuthMethod is how the client authenticates at Endpoint.
-	AuthMethod AuthMethod
+	AuthMethod string
 	// Resource is the value of the parameter resource.
 	Resource string
 	// Requested and Granted are scopes.
@@ -100,10 +100,9 @@ type StoreLocker interface {
 	Lock(ctx context.Context) (unlock func(), err error)
 }
 
-// A LoginLocker is a [Store] for users with several processes that need a login at once. The client
+// A loginLocker is a [Store] for users with several processes that need a login at once. The client
 // with the lock asks the user; the others wait for the result, and take the token from the store.
-type LoginLocker interface {
-	Store
+type loginLocker interface {
 	// LockLogin waits for the lock of a resource until ctx ends. If another process has it,
 	// LockLogin calls waiting first, and failed reports whether the login of that process failed:
 	// then the user must not be asked again at once. unlock must be called once, and says whether
@@ -121,23 +120,23 @@ type storedRecord struct {
 }
 
 type storedClient struct {
-	ID           string     `json:"client_id"`
-	Secret       string     `json:"client_secret,omitempty"`
-	SecretExpiry time.Time  `json:"client_secret_expiry,omitzero"`
-	AuthMethod   AuthMethod `json:"token_endpoint_auth_method"`
-	RedirectURIs []string   `json:"redirect_uris,omitempty"`
+	ID           string    `json:"client_id"`
+	Secret       string    `json:"client_secret,omitempty"`
+	SecretExpiry time.Time `json:"client_secret_expiry,omitzero"`
+	AuthMethod   string    `json:"token_endpoint_auth_method"`
+	RedirectURIs []string  `json:"redirect_uris,omitempty"`
 }
 
 type storedTokens struct {
-	Access     string     `json:"access_token"`
-	Refresh    string     `json:"refresh_token,omitempty"`
-	Type       string     `json:"token_type"`
-	Expiry     time.Time  `json:"expiry,omitzero"`
-	Endpoint   string     `json:"token_endpoint"`
-	AuthMethod AuthMethod `json:"token_endpoint_auth_method"`
-	Resource   string     `json:"resource"`
-	Requested  []string   `json:"requested,omitempty"`
-	Granted    []string   `json:"granted,omitempty"`
+	Access     string    `json:"access_token"`
+	Refresh    string    `json:"refresh_token,omitempty"`
+	Type       string    `json:"token_type"`
+	Expiry     time.Time `json:"expiry,omitzero"`
+	Endpoint   string    `json:"token_endpoint"`
+	AuthMethod string    `json:"token_endpoint_auth_method"`
+	Resource   string    `json:"resource"`
+	Requested  []string  `json:"requested,omitempty"`
+	Granted    []string  `json:"granted,omitempty"`
 }
 
 func (r *Record) stored() *storedRecord {
@@ -259,10 +258,11 @@ type storeEntry struct {
 
 func (e *storeEntry) key() RecordKey { return RecordKey{e.Issuer, e.Resource, e.ClientID, e.Account} }
 
-// NewFileStore returns a [StoreLocker] and [LoginLocker] that stores its records in a file. Many
-// processes may use the file. It creates the file, and lock files beside it, with mode 0600 when
-// needed, and the directory with 0700. A file that others can read, or a symbolic link, is
-// rejected, here and at each use. The tokens are as safe as the user's other files.
+// NewFileStore returns a [StoreLocker] that stores its records in a file. Many processes may use
+// the file; if several need a login at once, one of them asks the user. It creates the file, and
+// lock files beside it, with mode 0600 when needed, and the directory with 0700. A file that others
+// can read, or a symbolic link, is rejected, here and at each use. The tokens are as safe as the
+// user's other files.
 //
 // Windows has no such modes: everyone who can read the directory can read the file, and no file is
 // rejected for that. Directories below %LocalAppData% belong to the user alone. Systems without
@@ -341,7 +341,7 @@ func (s *fileStore) Lock(ctx context.Context) (func(), error) {
 // failedMark is the content of a login's lock file if the login failed.
 const failedMark = "failed\n"
 
-// LockLogin implements [LoginLocker]. Each resource has a lock file. Its content says how the last
+// LockLogin implements [loginLocker]. Each resource has a lock file. Its content says how the last
 // login ended.
 func (s *fileStore) LockLogin(ctx context.Context, resource string, waiting func()) (unlock func(failed bool), failed bool, err error) {
 	sum := sha256.Sum256([]byte(resource))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/userwait"
 )
 
 const (
@@ -94,9 +95,16 @@ func sameAccess(a, b *token) bool {
 
 // lockRenewal waits for the lock renewal.
 func (s *serverAuth) lockRenewal(ctx context.Context) (release func(), err error) {
+	release = func() { <-s.renewal }
 	select {
 	case s.renewal <- struct{}{}:
-		return func() { <-s.renewal }, nil
+		return release, nil
+	default: // the holder may be waiting for the user
+		defer userwait.Begin(ctx)()
+	}
+	select {
+	case s.renewal <- struct{}{}:
+		return release, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -624,7 +632,7 @@ func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials,
 // insufficient token. It may be nil.
 func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *token, login func() error) (err error) {
 	g, interactive := s.client.opts.Grant.(AuthorizationCode)
-	locker, ok := s.client.opts.Store.(LoginLocker)
+	locker, ok := s.client.opts.Store.(loginLocker)
 	if s.noPrompt(ctx) {
 		return s.useStored(ctx, issuer, used)
 	}
@@ -634,7 +642,7 @@ func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *tok
 	endWait := func() {}
 	unlock, loginFailed, err := locker.LockLogin(ctx, s.name+" "+s.client.opts.Account, func() {
 		s.client.opts.Logger.InfoContext(ctx, "waiting for the login in another process", "server", s.name)
-		endWait = g.notifyWait(false)
+		endWait = g.notifyWait(ctx, false)
 	})
 	endWait()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/base/userwait"
 	"mcpwire/oauth"
 )
 
@@ -323,6 +324,41 @@ func TestLoginInTurn(t *testing.T) {
 				t.Errorf("the second failed with %v", errs[1])
 			}
 		})
+	}
+}
+
+// TestLoginStopsTimeouts shows that each request that waits for the user says so to its client: the
+// one that prompts the user, another one of its process, and one of another process.
+func TestLoginStopsTimeouts(t *testing.T) {
+	w := newWorld(t)
+	a := newPromptedUser(w)
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	first, _ := a.process(t, w, path)
+	second, _ := a.process(t, w, path)
+	var open atomic.Int32
+	began := make(chan struct{}, 10)
+	ctx := userwait.With(t.Context(), func() func() {
+		open.Add(1)
+		began <- struct{}{}
+		return func() { open.Add(-1) }
+	})
+	var wg sync.WaitGroup
+	for _, process := range []http.RoundTripper{first, first, second} {
+		wg.Go(func() {
+			if _, err := post(ctx, process); err != nil {
+				t.Error(err)
+			}
+		})
+		<-began
+	}
+	<-a.asked
+	if n := open.Load(); n != 3 {
+		t.Errorf("%d requests wait, want 3", n)
+	}
+	a.answer <- nil
+	wg.Wait()
+	if n := open.Load(); n != 0 || len(a.asked) > 0 {
+		t.Errorf("%d requests wait after the login; the user was asked %d more times", n, len(a.asked))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/userwait"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/rpc/rpcbatch"
@@ -110,7 +111,7 @@ func newFramer(ctx context.Context, t *Transport) *framer {
 		oneWaySlots: make(chan struct{}, maxOneWay),
 		pending:     make(map[string]*post),
 	}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.ctx, f.cancel = context.WithCancel(userwait.Copy(context.Background(), ctx))
 	f.baseCtx = valueContext{f.ctx, context.WithoutCancel(ctx)}
 	return f
 }

@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"mcpwire/client"
+	"mcpwire/internal/base/userwait"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
 )
@@ -157,3 +161,45 @@ func TestIsAway(t *testing.T) {
 		}
 	}
 }
+
+// TestLoginTime shows that the timeouts of a client do not run while the HTTP client of its
+// transport waits for a user.
+func TestLoginTime(t *testing.T) {
+	for _, method := range []string{"server/discover", "tools/call"} {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				login := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						return nil, err
+					}
+					if r.Header.Get("Mcp-Method") == method {
+						end := userwait.Begin(r.Context())
+						<-time.After(time.Hour)
+						end()
+					}
+					var m jsonrpc.Message
+					if jsonrpc.Parse(body, &m, 0); m.Kind != jsonrpc.KindRequest {
+						return nil, fmt.Errorf("no request: %s", body)
+					}
+					result := `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","content":[]}`
+					return &http.Response{StatusCode: 200, ContentLength: -1, Header: http.Header{"Content-Type": {"application/json"}},
+						Body: io.NopCloser(bytes.NewReader(jsonrpc.AppendResult(nil, m.ID, []byte(result)))), Request: r}, nil
+				})
+				c, err := client.Dial(t.Context(), NewTransport("https://example.com/mcp", &TransportOptions{HTTPClient: &http.Client{Transport: login}}), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := c.CallTool(t.Context(), "tool", nil); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A roundTripFunc is an http.RoundTripper.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

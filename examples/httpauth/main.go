@@ -108,10 +108,7 @@ func call(ctx context.Context, url string, show func(loginURL string), stdout io
 		return err
 	}
 	dial := &streamable.TransportOptions{HTTPClient: &http.Client{Transport: transport}}
-	c, err := client.Dial(ctx, streamable.NewTransport(url, dial), &client.Options{
-		// The user logs in meanwhile.
-		Timeouts: client.Timeouts{Probe: loginTimeout, Handshake: loginTimeout},
-	})
+	c, err := client.Dial(ctx, streamable.NewTransport(url, dial), nil) // the user logs in meanwhile
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ var surface = map[string]int{
 	"mcpotel":             6,
 	"mcptest":             27,
 	"middleware":          6,
-	"oauth":               53,
+	"oauth":               47,
 	"schema":              20,
 	"schema/fullschema":   3,
 	"skills":              9,

@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/internal/auth/resumable"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/oauth"
 )
@@ -549,11 +550,13 @@ func (a *attempt) run(ctx context.Context) error {
 	return nil
 }
 
-// Secrets makes the attempt one that another gateway can finish, see oauth.Prompt.
+var _ resumable.Prompt = (*attempt)(nil)
+
+// Secrets makes the attempt one that another gateway can finish, see [resumable.Prompt].
 func (a *attempt) Secrets() (state, verifier string) { return a.state, a.verifier }
 
 // ProofKey has the gateway that finishes the attempt use the key of the one that began it, see
-// oauth.Prompt.
+// [resumable.Prompt].
 func (a *attempt) ProofKey(key auth.Secret) auth.Secret {
 	if !a.restored {
 		a.proofKey = key
