@@ -1,9 +1,6 @@
 package auth
 
-import (
-	"fmt"
-	"log/slog"
-)
+import "fmt"
 
 // A Secret is a token, a password or a key. When it is printed, logged or marshaled, also in
 // structs with %+v or %#v, the result is "[redacted]". [Secret.Reveal] returns its text. The zero
@@ -32,20 +29,13 @@ func (s Secret) Reveal() string {
 // IsZero reports whether the Secret is empty.
 func (s Secret) IsZero() bool { return s.text == nil }
 
-// String implements [fmt.Stringer] without revealing the text.
-func (s Secret) String() string {
-	if s.IsZero() {
-		return ""
+// Format implements [fmt.Formatter] without revealing the text, for every verb.
+func (s Secret) Format(f fmt.State, _ rune) {
+	if !s.IsZero() {
+		fmt.Fprint(f, "[redacted]")
 	}
-	return "[redacted]"
 }
 
-// Format implements [fmt.Formatter] without revealing the text, for every verb.
-func (s Secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, s.String()) }
-
-// MarshalText implements [encoding.TextMarshaler] without revealing the text. Use
-// [Secret.Reveal] to store a Secret.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// LogValue implements [slog.LogValuer] without revealing the text.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+// MarshalText implements [encoding.TextMarshaler], also for package slog, without revealing the
+// text. Use [Secret.Reveal] to store a Secret.
+func (s Secret) MarshalText() ([]byte, error) { return fmt.Append(nil, s), nil }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -25,7 +26,10 @@ func TestSecretIsNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	hex := fmt.Sprintf("%x", "SECRET")
-	for _, text := range []string{fmt.Sprintf("%v %+v %#v", v, v, v), fmt.Sprintf("%s %q %x %d", s, s, s, s), string(j), s.LogValue().String(), s.String()} {
+	var text, object strings.Builder
+	slog.New(slog.NewTextHandler(&text, nil)).Info("", "s", s, "v", v)
+	slog.New(slog.NewJSONHandler(&object, nil)).Info("", "s", s, "v", v)
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", v, v, v), fmt.Sprintf("%s %q %x %d", s, s, s, s), string(j), text.String(), object.String()} {
 		for _, bad := range []string{"SECRET", hex, base64.StdEncoding.EncodeToString([]byte("SECRET"))} {
 			if text == "" || strings.Contains(text, bad) {
 				t.Errorf("%q is in %q", bad, text)

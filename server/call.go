@@ -27,7 +27,7 @@ import (
 // handler's timeout expires, when the connection ends, and when the handler has returned. Its
 // methods may be called by multiple goroutines at once.
 type Call struct {
-	ctx     callContext
+	callContext
 	session *session
 	// sessionIdentity is nil if the context supplies the identity.
 	sessionIdentity *identity
@@ -56,11 +56,12 @@ type target struct {
 // newCall returns the Call of a request and initializes its context.
 func newCall(s *session, r *rpc.Request, ex era.Request) *Call {
 	c := &Call{session: s, target: target{method: internMethod(r.Method)}, ex: ex}
+	c.call = c
 	if s.log.Enabled(context.Background(), slog.LevelError) {
 		id := r.ID.String()
 		c.id = &id
 	}
-	r.InitContext(&c.ctx.request, ex.Meta.Trace)
+	r.InitContext(&c.request, ex.Meta.Trace)
 	if !s.detached { // else each request has its own, possibly with other scopes than the session's
 		c.sessionIdentity = s.identity
 	}
@@ -76,7 +77,7 @@ func (c *Call) identity() *identity {
 	if c.sessionIdentity != nil {
 		return c.sessionIdentity
 	}
-	return identityOf(&c.ctx.request)
+	return identityOf(&c.request)
 }
 
 // setName sets the name of the request's target. It does not write an equal name, which middleware
@@ -86,26 +87,6 @@ func (c *Call) setName(name string) {
 		c.name = name
 	}
 }
-
-// Value implements [context.Context].
-func (c *Call) Value(key any) any {
-	if key == (callKey{}) {
-		return c
-	}
-	return c.ctx.current().Value(key)
-}
-
-// Deadline implements [context.Context].
-func (c *Call) Deadline() (time.Time, bool) { return c.ctx.current().Deadline() }
-
-// Done implements [context.Context].
-func (c *Call) Done() <-chan struct{} { return c.ctx.current().Done() }
-
-// Err implements [context.Context].
-func (c *Call) Err() error { return c.ctx.current().Err() }
-
-// AfterFunc lets package context derive contexts without a goroutine.
-func (c *Call) AfterFunc(f func()) (stop func() bool) { return c.ctx.afterFunc(f) }
 
 // Method returns the request's method.
 func (c *Call) Method() string { return c.method }
@@ -165,6 +146,7 @@ func CallOf(ctx context.Context) *Call {
 
 // A callContext is the context of a Call.
 type callContext struct {
+	call *Call
 	// request is the context of the request.
 	request rpc.Context
 	// derived holds the handler's timeout and the values of middleware. It is nil without either.
@@ -182,8 +164,25 @@ func (cc *callContext) current() context.Context {
 	return &cc.request
 }
 
-// afterFunc calls f on a new goroutine once the context has ended.
-func (cc *callContext) afterFunc(f func()) (stop func() bool) {
+// Value implements [context.Context].
+func (cc *callContext) Value(key any) any {
+	if key == (callKey{}) {
+		return cc.call
+	}
+	return cc.current().Value(key)
+}
+
+// Deadline implements [context.Context].
+func (cc *callContext) Deadline() (time.Time, bool) { return cc.current().Deadline() }
+
+// Done implements [context.Context].
+func (cc *callContext) Done() <-chan struct{} { return cc.current().Done() }
+
+// Err implements [context.Context].
+func (cc *callContext) Err() error { return cc.current().Err() }
+
+// AfterFunc lets package context derive contexts without a goroutine.
+func (cc *callContext) AfterFunc(f func()) (stop func() bool) {
 	if l := cc.derived.Load(); l != nil {
 		return context.AfterFunc(l.Context, f)
 	}

@@ -156,7 +156,7 @@ func (cs *completions) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, erro
 	}
 	result := mcp.CompleteResult{Completion: completionOf([]string{})}
 	if f != nil {
-		defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
+		defer c.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 		if result.Completion, err = f(c, req); err != nil {
 			return dst, err
 		}

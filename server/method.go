@@ -177,7 +177,7 @@ type customMethod struct {
 
 // call answers a request for the method.
 func (cm *customMethod) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
-	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
+	defer c.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 	params := r.Params
 	if len(params) == 0 {
 		params = emptyObject

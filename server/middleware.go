@@ -97,7 +97,7 @@ type inbound struct {
 // run passes the message through the chain to end.
 func (in *inbound) run(end middleware.Handler) (json.RawMessage, error) {
 	c, r := in.call, in.request
-	return in.session.srv.chain.Run(chainContext{&c.ctx.request, c}, middleware.Message{
+	return in.session.srv.chain.Run(chainContext{&c.request, c}, middleware.Message{
 		Notification: r.Kind == jsonrpc.KindNotification, Method: c.method, ID: r.ID, Revision: c.Revision(), Params: r.Params,
 	}, end)
 }
@@ -141,7 +141,7 @@ func (in *inbound) handle(ctx context.Context, m *middleware.Message) (json.RawM
 	if run := in.call.run.Load(); run != nil && run.isTask() {
 		return nil, errNextAfterTask
 	}
-	in.call.ctx.leaveChain(ctx)
+	in.call.leaveChain(ctx)
 	var dst []byte
 	first := !in.dstUsed
 	if first {
@@ -168,7 +168,7 @@ func (in *inbound) notify(ctx context.Context, m *middleware.Message) (json.RawM
 	if err != nil {
 		return nil, err
 	}
-	in.call.ctx.leaveChain(ctx)
+	in.call.leaveChain(ctx)
 	in.session.srv.custom.handleNotification(in.call, r)
 	return nil, nil
 }
@@ -264,9 +264,9 @@ func cacheable(method string) bool {
 func (c *Call) Notify(method string, params []byte) error {
 	p := &c.session.peer
 	if p.chain == nil {
-		return c.ctx.request.Notify(method, params)
+		return c.request.Notify(method, params)
 	}
 	return p.outboundNotification(c, c, method, params, func(_ context.Context, m *middleware.Message) (json.RawMessage, error) {
-		return nil, c.ctx.request.Notify(method, m.Params)
+		return nil, c.request.Notify(method, m.Params)
 	})
 }

@@ -136,7 +136,7 @@ func getPrompt(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
-	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
+	defer c.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 	out, err := p.get(c, args, dst)
 	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }

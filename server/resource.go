@@ -207,7 +207,7 @@ func invokeRead(c *Call, read readFunc, r *rpc.Request, dst []byte) ([]byte, err
 	if err := c.session.srv.inputs.resume(c, r); err != nil {
 		return dst, err
 	}
-	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
+	defer c.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 	out, err := read(c, dst)
 	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }

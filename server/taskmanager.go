@@ -81,7 +81,7 @@ func (tm *taskManager) newRun(c *Call, owner string, args []byte, ttl time.Durat
 			Status: mcp.TaskStatusWorking, Created: now, Updated: now, TTL: ttl, PollInterval: tm.opts.PollInterval,
 		},
 	}
-	ctx, stop := context.WithDeadline(context.WithoutCancel(c.ctx.current()), now.Add(ttl))
+	ctx, stop := context.WithDeadline(context.WithoutCancel(c.current()), now.Add(ttl))
 	run.ctx, run.cancel = context.WithCancelCause(ctx)
 	tm.runs[run.task.ID] = run
 	tm.wg.Add(1)
@@ -98,7 +98,7 @@ func (tm *taskManager) newRun(c *Call, owner string, args []byte, ttl time.Durat
 		tm.mu.Unlock()
 		tm.wg.Done()
 	})
-	c.ctx.derive(run.ctx)
+	c.derive(run.ctx)
 	c.run.Store(run)
 	return run, nil
 }
@@ -345,7 +345,7 @@ func missingTasksCapability() *jsonrpc.Error {
 // call answers a tool call that may become a task: with the task, or with the tool's result
 // if that comes first.
 func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, ttl time.Duration) ([]byte, error) {
-	reqCtx := c.ctx.current() // newRun replaces the call's context with the task's
+	reqCtx := c.current() // newRun replaces the call's context with the task's
 	run, err := ts.manager.newRun(c, ts.ownerOf(c), args, ttl)
 	if err != nil {
 		return dst, err

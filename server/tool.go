@@ -278,7 +278,7 @@ func (t *tool) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error) {
 			return tasks.call(c, t, r, args, dst, ttl)
 		}
 	}
-	defer c.ctx.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
+	defer c.startTimer(c.session.srv.opts.Limits.HandlerTimeout)()
 	out, err := t.run(c, args, dst)
 	return c.session.srv.inputs.respond(c, r, dst, out, err)
 }
@@ -366,7 +366,7 @@ func (c *Call) denies(err error) (yes bool) {
 	if run := c.run.Load(); run != nil && run.isTask() {
 		return false
 	}
-	rpc.WithSender(&c.ctx.request, func(s rpc.Sender) {
+	rpc.WithSender(&c.request, func(s rpc.Sender) {
 		d, ok := s.(denier)
 		yes = ok && d.Denies(err)
 	})
