@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -192,11 +193,12 @@ func TestAuditTornLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &slowDisk{permits: make(chan struct{}), errs: []error{errors.New("disk full"), errors.New("disk full")}}
 		close(d.permits)
-		a, err := OpenAudit(AuditOptions{Writer: d})
+		var log bytes.Buffer
+		a, err := OpenAudit(AuditOptions{Writer: d, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"first", "second", "third"} {
+		for _, name := range []string{"first", "second", "third", "fourth"} {
 			a.Record(testRecord(name))
 			synctest.Wait()
 		}
@@ -204,11 +206,14 @@ func TestAuditTornLine(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, rest, _ := strings.Cut(d.got.String(), "\n")
-		if got := names([]byte(rest)); !cmp.Equal(got, []string{"lost", "third"}) || !strings.Contains(rest, `"lost":2}`) {
+		if got := names([]byte(rest)); !cmp.Equal(got, []string{"lost", "third", "fourth"}) || !strings.Contains(rest, `"lost":2}`) {
 			t.Errorf("got %q after the torn line", rest)
 		}
 		if a.Lost() != 2 {
 			t.Errorf("Lost = %d, want 2", a.Lost())
+		}
+		if text := log.String(); strings.Count(text, "cannot be written") != 1 || strings.Count(text, "is written again") != 1 {
+			t.Errorf("the log has\n%s", text)
 		}
 	})
 }

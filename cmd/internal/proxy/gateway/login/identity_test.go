@@ -1,0 +1,160 @@
+package login
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/auth"
+	"mcpwire/mcp"
+	"mcpwire/oauth"
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRedeem checks how the gateway authenticates at the token endpoint: with and without a secret,
+// by what the issuer supports.
+func TestRedeem(t *testing.T) {
+	const secret = "s:/"
+	for _, tt := range []struct {
+		name, secret string
+		methods      []string
+		basic        string
+		form         map[string]string
+	}{
+		{"no secret", "", nil, "", map[string]string{"client_id": "c d"}},
+		{"no secret, basic supported", "", []string{"client_secret_basic"}, "", map[string]string{"client_id": "c d"}},
+		{"no metadata", secret, nil, "c+d:s%3A%2F", nil},
+		{"basic", secret, []string{"private_key_jwt", "client_secret_basic"}, "c+d:s%3A%2F", nil},
+		{"post", secret, []string{"client_secret_post"}, "", map[string]string{"client_id": "c d", "client_secret": secret}},
+		{"empty list", secret, []string{}, "", map[string]string{"client_id": "c d", "client_secret": secret}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var basic string
+			form := map[string]string{}
+			rt := roundTripper(func(r *http.Request) (*http.Response, error) {
+				if user, password, ok := r.BasicAuth(); ok {
+					basic = user + ":" + password
+				}
+				must(t, r.ParseForm())
+				for _, name := range []string{"client_id", "client_secret"} {
+					if r.PostForm.Has(name) {
+						form[name] = r.PostForm.Get(name)
+					}
+				}
+				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(`{"id_token":"T"}`)), Request: r}, nil
+			})
+			i, err := newIdentity(&Identity{Issuer: "https://idp", ClientID: "c d", ClientSecret: auth.NewSecret(tt.secret)}, rt, "https://gw/oauth/identity")
+			must(t, err)
+			token, err := i.redeem(t.Context(), &identification{meta: &oidcMetadata{Token: "https://idp/token", AuthMethods: tt.methods}, verifier: "v"}, "code")
+			if token != "T" || err != nil {
+				t.Errorf("got %q, %v", token, err)
+			}
+			if tt.form == nil {
+				tt.form = map[string]string{}
+			}
+			if diff := cmp.Diff(tt.form, form); diff != "" || basic != tt.basic {
+				t.Errorf("basic %q, want %q; form (-want +got):\n%s", basic, tt.basic, diff)
+			}
+		})
+	}
+}
+
+// TestOtherStep checks that the cookie of one step of a login is not accepted in the other one at
+// another gateway with the same keys.
+func TestOtherStep(t *testing.T) {
+	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
+	other := w.replica(nil)
+	w.logins.mu.Lock()
+	account, err := w.logins.accountLocked(w.logins.upstreams["up"], userText(w.idp.URL, "ann"), nil)
+	w.logins.mu.Unlock()
+	must(t, err)
+	p, err := w.logins.pageFor(account)
+	must(t, err)
+	for _, tt := range []struct {
+		name           string
+		identification *identification
+		state          string
+	}{
+		{"login to the gateway", &identification{state: "s1", nonce: "n", verifier: "v"}, "s1"},
+		{"login to the upstream", nil, "s2"},
+	} {
+		a := w.logins.newAttempt(w.logins.find(p.ID))
+		a.identification, a.state = tt.identification, tt.state
+		value, err := a.ticket()
+		must(t, err)
+		for _, identified := range []bool{false, true} {
+			for _, state := range []string{tt.state, tt.state + "x", ""} {
+				r := httptest.NewRequest(http.MethodGet, w.url+Path+"identity?"+url.Values{"state": {state}}.Encode(), nil)
+				r.AddCookie(&http.Cookie{Name: other.cookieName(), Value: value})
+				want := state == tt.state && identified == (tt.identification == nil)
+				if got := other.restore(r, state, identified) != nil; got != want {
+					t.Errorf("%s, identified %v, state %q: got %v, want %v", tt.name, identified, state, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestLoggedInElsewhere checks that only a token that the upstream has not rejected counts as a
+// login at another gateway.
+func TestLoggedInElsewhere(t *testing.T) {
+	const server = "http://127.0.0.1:2/mcp"
+	for _, tt := range []struct {
+		name     string
+		stored   string
+		rejected *rejection
+		want     bool
+	}{
+		{"no token", "", nil, false},
+		{"a token", "new", nil, true},
+		{"another token", "new", &rejection{status: 403, token: hashOf("Bearer old")}, true},
+		{"the rejected token", "old", &rejection{status: 403, token: hashOf("Bearer old")}, false},
+		{"no token after a rejection", "", &rejection{status: 403, token: hashOf("Bearer old")}, false},
+		{"an invalid token", "old", &rejection{status: 401, token: hashOf("Bearer old")}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := New(&Options{URL: "http://127.0.0.1:1"})
+			must(t, err)
+			defer l.Close()
+			u, err := l.Upstream(UpstreamOptions{Name: "up", Server: server})
+			must(t, err)
+			a, err := l.accountOf(t.Context(), u)
+			must(t, err)
+			if tt.stored != "" {
+				tokens := &oauth.Tokens{Access: auth.NewSecret(tt.stored), Type: "Bearer"}
+				must(t, a.store.Save(t.Context(), oauth.RecordKey{Resource: server, Account: a.store.account}, &oauth.Record{Tokens: tokens}))
+			}
+			a.rejected = tt.rejected
+			if got := a.hasLoggedInElsewhere(t.Context()); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// An idleTransport counts calls of CloseIdleConnections.
+type idleTransport struct {
+	roundTripper
+	closed int
+}
+
+func (t *idleTransport) CloseIdleConnections() { t.closed++ }
+
+// TestCloseIdle checks that Close closes the idle connections of the transport.
+func TestCloseIdle(t *testing.T) {
+	tr := new(idleTransport)
+	l, err := New(&Options{URL: "http://127.0.0.1:1", Transport: tr})
+	must(t, err)
+	l.Close()
+	if tr.closed != 1 {
+		t.Errorf("closed %d times", tr.closed)
+	}
+}
