@@ -7,6 +7,7 @@ package neterror
 
 import (
 	"errors"
+	"net/url"
 	"syscall"
 )
 
@@ -25,4 +26,12 @@ func IsRefused(err error) bool {
 // connection.
 func IsReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, wsaConnectionReset) || errors.Is(err, wsaConnectionAborted)
+}
+
+// WithoutURL returns the error of a client of net/http without the URL, which may have secrets.
+func WithoutURL(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		return outer.Err
+	}
+	return err
 }

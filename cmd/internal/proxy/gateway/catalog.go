@@ -683,11 +683,7 @@ func (c *catalog) answer(m *jsonrpc.Message) {
 		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 	}
 	// The bridge must not be called while it sends.
-	c.be.u.g.spawn(func() {
-		if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
-			peer.Response(c.ctx, frame, m)
-		}
-	})
+	c.be.u.g.spawn(func() { respond(c.ctx, peer, frame) })
 }
 
 // requestID is the id of the gateway's own requests. A session has only one of them at a time.
@@ -717,6 +713,14 @@ func exchangeWith(ctx context.Context, peer relay.Peer, method, params string, o
 		return nil, m.Err()
 	}
 	return m.Result, nil
+}
+
+// respond sends a response to a request of the server.
+func respond(ctx context.Context, peer relay.Peer, frame []byte) {
+	m := new(jsonrpc.Message)
+	if jsonrpc.Parse(frame, m, 0) == nil {
+		peer.Response(ctx, frame, m)
+	}
 }
 
 // notify sends a notification of the gateway's own.

@@ -548,11 +548,8 @@ func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message
 	if a == nil {
 		return
 	}
-	frame = withID(frame, a.id)
-	frame = a.from.scope.ownRelated(frame, "result")
-	if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
-		a.from.peer.Response(a.from.be.callerContext(ctx), frame, m)
-	}
+	frame = a.from.scope.ownRelated(withID(frame, a.id), "result")
+	respond(a.from.be.callerContext(ctx), a.from.peer, frame)
 }
 
 // An upstreamSender sends messages of an upstream to the client of a session, by out, or if that is
@@ -658,11 +655,7 @@ func (s *session) evictAskLocked() {
 	a := s.asks[oldest]
 	sparse.Delete(&s.asks, oldest)
 	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxAsks), false)
-	s.g.spawn(func() { // the bridge must not be called while it sends
-		if m := new(jsonrpc.Message); jsonrpc.Parse(frame, m, 0) == nil {
-			a.from.peer.Response(s.ctx, frame, m)
-		}
-	})
+	s.g.spawn(func() { respond(s.ctx, a.from.peer, frame) }) // the bridge must not be called while it sends
 }
 
 // removeAsk forgets a request of an upstream. It returns its id for the client, or "".

@@ -129,6 +129,7 @@ func (c *streamClient) serve() error {
 	return err
 }
 
+// signal adds an element to c if there is room.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

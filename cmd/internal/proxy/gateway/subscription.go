@@ -116,12 +116,7 @@ func (p *statelessPeer) listen(ctx context.Context, o *bridge.Origin, frame []by
 }
 
 // end ends the subscription with a result.
-func (sub *subscription) end() {
-	select {
-	case sub.ended <- struct{}{}:
-	default:
-	}
-}
+func (sub *subscription) end() { signal(sub.ended) }
 
 // appendMeta appends the member _meta with the id of the subscription.
 func (sub *subscription) appendMeta(dst []byte) []byte {

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
+	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/trace/httphead"
@@ -111,7 +112,7 @@ func (c *HTTP) SetSessionHeader(name, value string) {
 func (c *HTTP) NewExchange(ctx context.Context, q *Request) (*Exchange, error) {
 	r, err := c.request(ctx, q)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, neterror.WithoutURL(err)
 	}
 	x := &Exchange{http: c, Request: r}
 	if c.NextExchange != nil {
@@ -344,15 +345,7 @@ func (x *Exchange) readError(err error) error {
 	if cause := context.Cause(x.Request.Context()); cause != nil {
 		return cause
 	}
-	return withoutURL(err)
-}
-
-// withoutURL returns an error without the URL, which may contain secrets.
-func withoutURL(err error) error {
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err
-	}
-	return err
+	return neterror.WithoutURL(err)
 }
 
 // MediaType returns the media type in Content-Type, without parameters and in lower case.

@@ -277,17 +277,23 @@ func (v *Value) decode(d *decoder, path string, n *yaml.Node) {
 	if !ok {
 		return
 	}
+	var isReference bool
+	if v.Reference, isReference = d.reference(path, n, text); !isReference {
+		v.Text = text
+	}
+}
+
+// reference returns the reference that a text is. It reports false if the text is none.
+func (d *decoder) reference(path string, n *yaml.Node, text string) (r Reference, isReference bool) {
 	r, isReference, err := parseReference(text)
 	switch {
 	case err != nil:
 		d.file.errorf(positionOf(n), "%s: %v", show(path), err)
 	case isReference:
 		r.File = below(d.file.dir, r.File)
-		v.Reference = r
 		d.file.references = append(d.file.references, located{path, r})
-	default:
-		v.Text = text
 	}
+	return r, isReference
 }
 
 // decode decodes a reference. The error for a literal value does not contain it.
@@ -296,18 +302,10 @@ func (r *Reference) decode(d *decoder, path string, n *yaml.Node) {
 		d.file.errorf(positionOf(n), "%s is %s: want env:NAME or file:PATH", show(path), kindOf(n))
 		return
 	}
-	var v Value
-	switch parsed, isReference, err := parseReference(n.Value); {
-	case !isReference:
+	var isReference bool
+	if *r, isReference = d.reference(path, n, n.Value); !isReference {
 		d.file.errorf(positionOf(n), "%s is a secret in plain text: put it into an environment variable and write env:NAME, or into a file and write file:PATH", show(path))
-	case err != nil:
-		d.file.errorf(positionOf(n), "%s: %v", show(path), err)
-	default:
-		parsed.File = below(d.file.dir, parsed.File)
-		v.Reference = parsed
-		d.file.references = append(d.file.references, located{path, parsed})
 	}
-	*r = v.Reference
 }
 
 // decode decodes the path of a file.
@@ -327,22 +325,22 @@ func (p *Path) decode(d *decoder, path string, n *yaml.Node) {
 
 // decode decodes an address or an object.
 func (l *Listen) decode(d *decoder, path string, n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode {
-		d.scalar(path, n, reflect.ValueOf(&l.Address).Elem(), "")
-		d.file.positions[path+".address"] = positionOf(n)
-		return
-	}
-	d.object(path, n, reflect.ValueOf(l).Elem())
+	d.addressOr(path, n, &l.Address, reflect.ValueOf(l).Elem())
 }
 
 // decode decodes an address or an object.
 func (a *Admin) decode(d *decoder, path string, n *yaml.Node) {
+	d.addressOr(path, n, &a.Address, reflect.ValueOf(a).Elem())
+}
+
+// addressOr decodes a text, which is the address of an object, or the object.
+func (d *decoder) addressOr(path string, n *yaml.Node, address *string, object reflect.Value) {
 	if n.Kind == yaml.ScalarNode {
-		d.scalar(path, n, reflect.ValueOf(&a.Address).Elem(), "")
+		d.scalar(path, n, reflect.ValueOf(address).Elem(), "")
 		d.file.positions[path+".address"] = positionOf(n)
 		return
 	}
-	d.object(path, n, reflect.ValueOf(a).Elem())
+	d.object(path, n, object)
 }
 
 // decode decodes the upstreams, in the order of the file.

@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/net/loopback"
+	"mcpwire/internal/net/neterror"
 )
 
 // An Identity is how browsers log in to the gateway, by OpenID Connect
@@ -174,7 +175,7 @@ func (i *identity) do(req *http.Request) (status int, body []byte, err error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := i.http.Do(req)
 	if err != nil {
-		return 0, nil, withoutURL(err)
+		return 0, nil, neterror.WithoutURL(err)
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxIdentityBytes+1))
@@ -182,14 +183,6 @@ func (i *identity) do(req *http.Request) (status int, body []byte, err error) {
 		err = errors.New("the response is too long")
 	}
 	return resp.StatusCode, body, err
-}
-
-// withoutURL returns the error without the URL, which may have secrets in it.
-func withoutURL(err error) error {
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err
-	}
-	return err
 }
 
 // An identification is one login of a browser at the issuer.

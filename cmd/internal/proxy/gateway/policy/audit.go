@@ -17,6 +17,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/text/traceparent"
 )
 
 // Limits of the audit log.
@@ -264,10 +265,8 @@ func appendCall(dst []byte, r *gateway.CallRecord) []byte {
 		dst = hex.AppendEncode(dst, sum[:])
 		dst = append(dst, '"')
 	}
-	if trace := traceID(r.Meta); trace != nil {
-		dst = append(dst, `,"trace":"`...)
-		dst = append(dst, trace...)
-		dst = append(dst, '"')
+	if trace, _, _, ok := traceparent.Parse(jsonwire.Text(jsonwire.Lookup(r.Meta, "traceparent"))); ok {
+		dst = append(append(append(dst, `,"trace":"`...), trace...), '"')
 	}
 	return append(dst, "}\n"...)
 }
@@ -291,29 +290,4 @@ func appendText(dst []byte, name, text string) []byte {
 	dst = jsonwire.AppendQuote(dst, clip.String(text, maxAuditText))
 	// Operators read it on terminals.
 	return append(dst[:n], printable.JSON(dst[n:])...)
-}
-
-// traceID returns the trace id of the traceparent in a _meta object, or nil if it has none that is
-// valid.
-func traceID(meta []byte) []byte {
-	if len(meta) == 0 {
-		return nil
-	}
-	value := jsonwire.Lookup(meta, "traceparent")
-	// Version, trace id, parent id and flags, in quotes. Later versions may append more.
-	if len(value) < 57 || value[0] != '"' || value[3] != '-' || value[36] != '-' {
-		return nil
-	}
-	id := value[4:36]
-	zero := true
-	for _, c := range id {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return nil
-		}
-		zero = zero && c == '0'
-	}
-	if zero {
-		return nil
-	}
-	return id
 }

@@ -445,14 +445,11 @@ func ChangedPins(path string) ([]*PinChange, error) {
 // changesOf returns the changes of the selected pins.
 func changesOf(pins map[pinKey]*pin, selected func(*pin) bool) []*PinChange {
 	var list []*PinChange
-	for _, p := range pins {
+	for _, p := range sorted(pins) {
 		if p.Changed != nil && selected(p) {
 			list = append(list, p.change())
 		}
 	}
-	slices.SortFunc(list, func(a, b *PinChange) int {
-		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Catalog, b.Catalog))
-	})
 	return list
 }
 
@@ -523,16 +520,21 @@ func readPins(path string) (map[pinKey]*pin, os.FileInfo, error) {
 	return pins, info, nil
 }
 
-// writePins replaces a file. The caller has its lock.
-func writePins(path string, pins map[pinKey]*pin) (_ os.FileInfo, err error) {
-	f := pinFile{Version: pinVersion, Pins: make([]*pin, 0, len(pins))}
+// sorted returns pins by name.
+func sorted(pins map[pinKey]*pin) []*pin {
+	list := make([]*pin, 0, len(pins))
 	for _, p := range pins {
-		f.Pins = append(f.Pins, p)
+		list = append(list, p)
 	}
-	slices.SortFunc(f.Pins, func(a, b *pin) int {
+	slices.SortFunc(list, func(a, b *pin) int {
 		return cmp.Or(cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Catalog, b.Catalog))
 	})
-	text, err := json.MarshalIndent(f, "", "\t")
+	return list
+}
+
+// writePins replaces a file. The caller has its lock.
+func writePins(path string, pins map[pinKey]*pin) (_ os.FileInfo, err error) {
+	text, err := json.MarshalIndent(pinFile{Version: pinVersion, Pins: sorted(pins)}, "", "\t")
 	if err != nil {
 		return nil, err
 	}

@@ -430,21 +430,14 @@ func compileFilters(f Filters) (*upstreamFilter, error) {
 		{gateway.KindTool, "tools", f.Tools}, {gateway.KindPrompt, "prompts", f.Prompts},
 		{gateway.KindResource, "resources", f.Resources}, {gateway.KindTemplate, "resources", f.Resources},
 	} {
-		for _, text := range one.filter.Allow {
-			p, err := compilePattern(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: allow: %w", one.name, err)
-			}
-			c[one.kind].allow = append(c[one.kind].allow, p)
+		var err error
+		if c[one.kind].allow, err = compileAll(one.filter.Allow); err != nil {
+			return nil, fmt.Errorf("%s: allow: %w", one.name, err)
 		}
-		for _, text := range one.filter.Deny {
-			p, err := compilePattern(text)
-			if err != nil {
-				return nil, fmt.Errorf("%s: deny: %w", one.name, err)
-			}
-			c[one.kind].deny = append(c[one.kind].deny, p)
+		if c[one.kind].deny, err = compileAll(one.filter.Deny); err != nil {
+			return nil, fmt.Errorf("%s: deny: %w", one.name, err)
 		}
-		some = some || len(c[one.kind].allow)+len(c[one.kind].deny) > 0
+		some = some || len(one.filter.Allow)+len(one.filter.Deny) > 0
 	}
 	if !some {
 		return nil, nil
@@ -497,7 +490,7 @@ func compileRule(r Rule) (c viewRule, err error) {
 	return c, c.compileMatch(r.Match)
 }
 
-func (c *viewRule) compileMatch(m Match) error {
+func (c *viewRule) compileMatch(m Match) (err error) {
 	for name, values := range m.Claims {
 		cm := claimMatch{name: name}
 		if strings.HasPrefix(name, "/") {
@@ -510,12 +503,8 @@ func (c *viewRule) compileMatch(m Match) error {
 		if cm.name == "" || len(values) == 0 {
 			return fmt.Errorf("claim %q: the name or the value is missing", name)
 		}
-		for _, text := range values {
-			p, err := compilePattern(text)
-			if err != nil {
-				return fmt.Errorf("claim %q: %w", name, err)
-			}
-			cm.values = append(cm.values, p)
+		if cm.values, err = compileAll(values); err != nil {
+			return fmt.Errorf("claim %q: %w", name, err)
 		}
 		c.claims = append(c.claims, cm)
 	}
@@ -530,13 +519,9 @@ func (c *viewRule) compileMatch(m Match) error {
 		if len(parts) > 3 {
 			return fmt.Errorf("principal %q: want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT", text)
 		}
-		var ps []pattern
-		for _, part := range parts {
-			p, err := compilePattern(part)
-			if err != nil {
-				return fmt.Errorf("principal %q: %w", text, err)
-			}
-			ps = append(ps, p)
+		ps, err := compileAll(parts)
+		if err != nil {
+			return fmt.Errorf("principal %q: %w", text, err)
 		}
 		c.principals = append(c.principals, ps)
 	}
@@ -561,16 +546,18 @@ func (c *viewRule) matches(p *auth.Principal) bool {
 
 // matchesID reports whether the id of a principal is one of the rule's.
 func (c *viewRule) matchesID(id string) bool {
-	issuer, rest, _ := strings.Cut(id, " ")
-	subject, client, _ := strings.Cut(rest, " ")
+	parts := append(strings.SplitN(id, " ", 3), "", "")
 	return slices.ContainsFunc(c.principals, func(ps []pattern) bool {
-		switch len(ps) {
-		case 1:
-			return ps[0].match([]byte(subject))
-		case 2:
-			return ps[0].match([]byte(issuer)) && ps[1].match([]byte(subject))
+		own := parts
+		if len(ps) == 1 { // the subject alone
+			own = parts[1:]
 		}
-		return ps[0].match([]byte(issuer)) && ps[1].match([]byte(subject)) && ps[2].match([]byte(client))
+		for i := range ps {
+			if !ps[i].match([]byte(own[i])) {
+				return false
+			}
+		}
+		return true
 	})
 }
 
@@ -633,6 +620,18 @@ func compilePatterns(what string, texts []string) (list []pattern, err error) {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 		p.kind, p.oneKind = kind, oneKind
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// compileAll compiles patterns without a kind.
+func compileAll(texts []string) (list []pattern, err error) {
+	for _, text := range texts {
+		p, err := compilePattern(text)
+		if err != nil {
+			return nil, err
+		}
 		list = append(list, p)
 	}
 	return list, nil

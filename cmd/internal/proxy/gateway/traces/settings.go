@@ -146,14 +146,6 @@ func (s *settings) transport() http.RoundTripper {
 	}
 }
 
-// withoutURL returns an error of net/http without the URL, which may have secrets.
-func withoutURL(err error) error {
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return outer.Err
-	}
-	return err
-}
-
 // A sampler decides which traces are recorded
 // (https://opentelemetry.io/docs/specs/otel/trace/sdk/#sampling).
 type sampler struct {

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"mcpwire/cmd/internal/trace/otlp"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/text/clip"
 )
 
@@ -180,22 +182,17 @@ func (t *Tracer) export(batch []*otlp.Span, closing bool) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		wait, err := t.post(body, len(batch))
-		if err == nil || wait < 0 || closing || attempt == maxAttempts || t.ctx.Err() != nil {
+		pause, err := t.post(body, len(batch))
+		if err == nil || pause < 0 || closing || attempt == maxAttempts || t.ctx.Err() != nil {
 			return err
 		}
-		timer := time.NewTimer(min(cmp.Or(wait, minRetryWait<<(attempt-1)), maxRetryWait))
-		select {
-		case <-timer.C:
-		case <-t.ctx.Done():
-		}
-		timer.Stop()
+		wait.Sleep(t.ctx, min(cmp.Or(pause, minRetryWait<<(attempt-1)), maxRetryWait))
 	}
 }
 
-// post sends the text of n spans. After an error, wait is how long to wait before another attempt:
+// post sends the text of n spans. After an error, pause is how long to wait before another attempt:
 // zero if the collector does not say, negative if there should be none.
-func (t *Tracer) post(body []byte, n int) (wait time.Duration, err error) {
+func (t *Tracer) post(body []byte, n int) (pause time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.endpoint.String(), bytes.NewReader(body))
@@ -205,7 +202,7 @@ func (t *Tracer) post(body []byte, n int) (wait time.Duration, err error) {
 	req.Header = t.header.Clone()
 	resp, err := t.http.Do(req)
 	if err != nil {
-		return 0, withoutURL(err)
+		return 0, neterror.WithoutURL(err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -216,7 +213,7 @@ func (t *Tracer) post(body []byte, n int) (wait time.Duration, err error) {
 		t.exported.Add(uint64(max(n-rejected, 0)))
 		return 0, nil
 	case err != nil:
-		return 0, withoutURL(err)
+		return 0, neterror.WithoutURL(err)
 	}
 	err = fmt.Errorf("the collector answers with the status %d: %s", resp.StatusCode, clip.Quote(answer, 200))
 	switch resp.StatusCode {
