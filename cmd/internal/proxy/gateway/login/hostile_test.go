@@ -495,3 +495,34 @@ func TestStarts(t *testing.T) {
 		t.Errorf("got %d states, want at most %d", n, maxStarts)
 	}
 }
+
+// TestBusy checks that a step that is refused because too many browsers wait for authorization
+// servers can be repeated.
+func TestBusy(t *testing.T) {
+	w := newWorld(t, mcp.LatestRevision)
+	b := w.browser("ann", "up-ann")
+	// busy opens an address while the gateway is busy.
+	busy := func(address string) {
+		t.Helper()
+		for range maxExchanges {
+			w.logins.exchanges <- struct{}{}
+		}
+		if status, text := b.open(address); status != http.StatusServiceUnavailable || !strings.Contains(text, "Too many logins at once") {
+			t.Errorf("got status %d: %s", status, text)
+		}
+		for range maxExchanges {
+			<-w.logins.exchanges
+		}
+	}
+	address := w.loginPage(w.idp.callerToken("ann", nil)) + "/start"
+	for range maxStarts { // a refused request is no attempt
+		busy(address)
+	}
+	for _, next := range []string{"identity", "callback/"} {
+		address = b.followUntil(address, w.url+Path+next)
+		busy(address)
+	}
+	if status, text := b.open(address); status != http.StatusOK || !strings.Contains(text, "You are logged in to up") {
+		t.Errorf("got status %d: %s", status, text)
+	}
+}

@@ -178,8 +178,8 @@ func (l *Logins) remove(p *page) bool {
 func (l *Logins) routes() {
 	l.mux = http.NewServeMux()
 	for path, h := range map[string]http.HandlerFunc{
-		"login/{id}": l.servePage, "login/{id}/start": l.serveStart, "identity": l.serveIdentity,
-		"callback/{upstream}": l.serveCallback, "client/{upstream}": l.serveClient,
+		"login/{id}": l.servePage, "login/{id}/start": l.limited(l.serveStart), "identity": l.limited(l.serveIdentity),
+		"callback/{upstream}": l.limited(l.serveCallback), "client/{upstream}": l.serveClient,
 	} {
 		l.mux.HandleFunc(Path+path, h)
 	}
@@ -298,16 +298,18 @@ func (a *attempt) owns(r *http.Request) bool {
 	return subtle.ConstantTimeCompare(sum[:], a.cookie[:]) == 1
 }
 
-// wait reserves a place to wait for authorization servers. It reports false, and answers the
-// request, if there is none.
-func (l *Logins) wait(w http.ResponseWriter) (release func(), ok bool) {
-	select {
-	case l.exchanges <- struct{}{}:
-		return func() { <-l.exchanges }, true
-	default:
-		w.Header().Set("Retry-After", "5")
-		writeText(w, http.StatusServiceUnavailable, "Too many logins at once", "Please try again in a few seconds.")
-		return nil, false
+// limited returns h, which waits for authorization servers. It limits how many requests do so at
+// once, before a request uses its state up, so that the browser can repeat it.
+func (l *Logins) limited(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case l.exchanges <- struct{}{}:
+			defer func() { <-l.exchanges }()
+			h(w, r)
+		default:
+			w.Header().Set("Retry-After", "5")
+			writeText(w, http.StatusServiceUnavailable, "Too many logins at once", "Please try again in a few seconds.")
+		}
 	}
 }
 
@@ -326,11 +328,6 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request) {
 		writeText(w, http.StatusTooManyRequests, "Too many attempts", "Ask the application for a new link in ten minutes.")
 		return
 	}
-	release, ok := l.wait(w)
-	if !ok {
-		return
-	}
-	defer release()
 	a := l.newAttempt(p)
 	a.rejection = p.account.rejection()
 	if l.identity == nil {
@@ -445,11 +442,6 @@ func (l *Logins) serveIdentity(w http.ResponseWriter, r *http.Request) {
 	if a == nil {
 		return
 	}
-	release, ok := l.wait(w)
-	if !ok {
-		return
-	}
-	defer release()
 	user, err := l.identity.finish(r.Context(), a.identification, r.URL.Query())
 	switch {
 	case errors.Is(err, errRefused):
@@ -604,11 +596,6 @@ func (l *Logins) serveCallback(w http.ResponseWriter, r *http.Request) {
 		l.failed(w, a, "The login has failed", errors.New("the response came from the authorization server of another upstream"))
 		return
 	}
-	release, ok := l.wait(w)
-	if !ok {
-		return
-	}
-	defer release()
 	if a.restored {
 		cancel, ok := a.start()
 		if !ok {
