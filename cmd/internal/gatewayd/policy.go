@@ -1,6 +1,7 @@
 package gatewayd
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -151,7 +152,7 @@ func limitsOf(c *gatewayconfig.Config) policy.LimitOptions {
 		if l.Rate == 0 {
 			l.Rate, l.Burst = all.Rate, all.Burst
 		}
-		o.Upstreams[u.Name] = policy.Limit{Rate: l.Rate, Burst: l.Burst, Concurrent: firstOf(l.Concurrent, all.Concurrent)}
+		o.Upstreams[u.Name] = policy.Limit{Rate: l.Rate, Burst: l.Burst, Concurrent: cmp.Or(l.Concurrent, all.Concurrent)}
 	}
 	return o
 }

@@ -2,6 +2,7 @@ package gatewayd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,8 @@ func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream,
 		ConnectTimeout: u.Timeouts.Connect.Or(defaultConnectTime), CallTimeout: u.Timeouts.Call.Or(0), RestartWait: u.Timeouts.Restart.Or(0),
 		IdleTimeout: u.Idle.Or(gatewayconfig.DefaultIdle), DrainTimeout: b.conf.Drain.Or(gatewayconfig.DefaultDrain),
 		MaxSessions:         b.conf.Listen.MaxSessions(),
-		MaxServers:          firstOf(u.Limits.Processes, limits.Processes, gatewayconfig.DefaultProcesses),
-		MaxServersPerCaller: firstOf(u.Limits.ProcessesPerCaller, limits.ProcessesPerCaller, gatewayconfig.DefaultPerCaller),
+		MaxServers:          cmp.Or(u.Limits.Processes, limits.Processes, gatewayconfig.DefaultProcesses),
+		MaxServersPerCaller: cmp.Or(u.Limits.ProcessesPerCaller, limits.ProcessesPerCaller, gatewayconfig.DefaultPerCaller),
 		Remote:              b.remote,
 		Hints: bridge.Hints{
 			Login:       "the operator of the gateway configures its credentials",
@@ -113,16 +114,6 @@ func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream,
 		err = b.remoteServer(u, &out)
 	}
 	return out, err
-}
-
-// firstOf returns the first number that is not zero.
-func firstOf(list ...int) int {
-	for _, n := range list {
-		if n != 0 {
-			return n
-		}
-	}
-	return 0
 }
 
 // framingOf returns the framing of a configuration.
