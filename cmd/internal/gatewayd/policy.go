@@ -160,25 +160,16 @@ func limitsOf(c *gatewayconfig.Config) policy.LimitOptions {
 // viewsOf returns the function that returns the view of a caller, or nil if everybody sees
 // everything. An error is a [*gatewayconfig.Error].
 func viewsOf(c *gatewayconfig.Config) (func(context.Context) gateway.View, error) {
-	var rules []policy.Rule
 	for i, v := range c.Views {
-		r := policy.Rule{Match: policy.Match{Scopes: v.Match.Scopes, Principals: v.Match.Principals}, Allow: v.Allow, Deny: v.Deny}
-		for name, values := range v.Match.Claims {
-			if r.Match.Claims == nil {
-				r.Match.Claims = map[string][]string{}
-			}
-			r.Match.Claims[name] = values
-		}
 		// The second rule allows something: that all rules together do is checked below.
-		if _, err := policy.NewViews([]policy.Rule{r, {Allow: []string{"*"}}}, nil); err != nil {
+		if _, err := policy.NewViews([]gatewayconfig.View{v, {Allow: []string{"*"}}}, nil); err != nil {
 			at := fmt.Sprintf("views[%d]", i)
 			return nil, c.Errorf(at, "%s: %s", at, strings.TrimPrefix(err.Error(), "rule 1: "))
 		}
-		rules = append(rules, r)
 	}
 	filters := map[string]policy.Filters{}
 	for _, u := range c.Upstreams {
-		f := policy.Filters{Tools: policy.Filter(u.Tools), Prompts: policy.Filter(u.Prompts), Resources: policy.Filter(u.Resources)}
+		f := policy.Filters{Tools: u.Tools, Prompts: u.Prompts, Resources: u.Resources}
 		if reflect.ValueOf(f).IsZero() {
 			continue
 		}
@@ -187,10 +178,10 @@ func viewsOf(c *gatewayconfig.Config) (func(context.Context) gateway.View, error
 			return nil, c.Errorf("upstreams."+u.Name, "upstreams.%s: %v", u.Name, err)
 		}
 	}
-	if len(rules) == 0 && len(filters) == 0 {
+	if len(c.Views) == 0 && len(filters) == 0 {
 		return nil, nil
 	}
-	views, err := policy.NewViews(rules, filters)
+	views, err := policy.NewViews(c.Views, filters)
 	if err != nil {
 		return nil, c.Errorf("views", "views: %v", err)
 	}

@@ -9,15 +9,16 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 )
 
 // BenchmarkHooks measures each part of the policy of a call.
 func BenchmarkHooks(b *testing.B) {
 	issuer := newTokenIssuer(b)
 	token := issuer.token("alice", testResource, map[string]any{"team": "team19", "groups": []string{"a", "b", "c"}})
-	var rules []Rule
+	var rules []config.View
 	for i := range 20 {
-		rules = append(rules, Rule{Match: Match{Claims: map[string][]string{"team": {fmt.Sprint("team", i)}}}, Allow: []string{fmt.Sprintf("up%d__*", i), "up__echo*"}, Deny: []string{"*__delete*"}})
+		rules = append(rules, config.View{Match: config.Match{Claims: map[string]config.Texts{"team": {fmt.Sprint("team", i)}}}, Allow: []string{fmt.Sprintf("up%d__*", i), "up__echo*"}, Deny: []string{"*__delete*"}})
 	}
 	views, err := NewViews(rules, nil)
 	must(b, err)

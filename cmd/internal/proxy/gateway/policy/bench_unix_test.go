@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -51,9 +52,9 @@ func BenchmarkGatewayPolicy(b *testing.B) {
 		o.Upstreams = []gateway.Upstream{{Name: "up", Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}}}
 		return front(b, &o, v)
 	}
-	var rules []Rule
+	var rules []config.View
 	for i := range 20 {
-		rules = append(rules, Rule{Match: Match{Claims: map[string][]string{"team": {fmt.Sprint("team", i)}}}, Allow: []string{fmt.Sprintf("up%d__*", i), "up__echo*"}, Deny: []string{"*__delete*"}})
+		rules = append(rules, config.View{Match: config.Match{Claims: map[string]config.Texts{"team": {fmt.Sprint("team", i)}}}, Allow: []string{fmt.Sprintf("up%d__*", i), "up__echo*"}, Deny: []string{"*__delete*"}})
 	}
 	views, err := NewViews(rules, nil)
 	must(b, err)

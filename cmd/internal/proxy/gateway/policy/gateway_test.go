@@ -30,6 +30,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
@@ -332,9 +333,9 @@ func TestGatewayViews(t *testing.T) {
 
 func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 	issuer, files := newTokenIssuer(t), newFilesServer(t, upstream)
-	views, err := NewViews([]Rule{
-		{Match: Match{Claims: map[string][]string{"team": {"support"}}}, Allow: []string{"tool:files__read", "prompt:files__hello", "resource:files__file:///public/*"}},
-		{Match: Match{Claims: map[string][]string{"admin": {"true"}}}, Allow: []string{"*"}, Deny: []string{"*__files__delete"}},
+	views, err := NewViews([]config.View{
+		{Match: config.Match{Claims: map[string]config.Texts{"team": {"support"}}}, Allow: []string{"tool:files__read", "prompt:files__hello", "resource:files__file:///public/*"}},
+		{Match: config.Match{Claims: map[string]config.Texts{"admin": {"true"}}}, Allow: []string{"*"}, Deny: []string{"*__files__delete"}},
 	}, nil)
 	must(t, err)
 	var wire wire
@@ -420,7 +421,7 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 // interpret differently, or that differs from the header.
 func TestGatewayRawNames(t *testing.T) {
 	files := newFilesServer(t, mcp.LatestRevision)
-	views, err := NewViews([]Rule{{Allow: []string{"files__read"}}}, nil)
+	views, err := NewViews([]config.View{{Allow: []string{"files__read"}}}, nil)
 	must(t, err)
 	var wire wire
 	url := front(t, &gateway.Options{View: views.Of, Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, nil)

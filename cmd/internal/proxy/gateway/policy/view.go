@@ -15,48 +15,14 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
 
-// A Rule says what some callers may see and use.
-//
-// Its patterns are compared with UPSTREAM__NAME, where NAME is the server's own name of a tool or
-// prompt, the URI of a resource, or a URI template. In a pattern, "*" stands for any text, and a
-// backslash makes the next character literal. A pattern that begins with "tool:", "prompt:" or
-// "resource:" is only for tools, prompts, or resources and templates. Case counts.
-type Rule struct {
-	// Match says which callers the rule is for.
-	Match Match
-	// Allow and Deny are the patterns of the rule. See [Views] for how rules combine.
-	Allow, Deny []string
-}
-
-// A Match is a condition for callers. All fields that are set must hold. The zero Match holds for
-// all callers, also for those without a principal.
-type Match struct {
-	// Claims are claims of the caller's token, by name or, if the name begins with a slash, by JSON
-	// pointer (/realm_access/roles). A claim must be one of the values: a string, a number or a
-	// boolean that matches the pattern, or an array with such an element. Other values, such as
-	// objects, never match. A value without patterns is an error.
-	Claims map[string][]string
-	// Scopes are scopes that the caller must all have.
-	Scopes []string
-	// Principals are patterns of which one must match the caller: "SUBJECT", "ISSUER SUBJECT" or
-	// "ISSUER SUBJECT CLIENT", in the form of [auth.Principal.ID]. A subject is unique only for its
-	// issuer: with more than one issuer, name the issuer too.
-	Principals []string
-}
-
-// A Filter chooses items of one upstream, by patterns that are compared with the server's own name
-// of a tool or prompt, or the URI of a resource. An empty Allow allows all.
-type Filter struct {
-	Allow, Deny []string
-}
-
 // A Filters has the filters of one upstream. Resource templates are resources.
 type Filters struct {
-	Tools, Prompts, Resources Filter
+	Tools, Prompts, Resources config.Filter
 }
 
 // Limits of the rules.
@@ -66,7 +32,13 @@ const (
 	maxViews = 4096
 )
 
-// Views decides what each caller may see and use.
+// Views decides what each caller may see and use, by rules, which are the views of a configuration,
+// and by the filters of its upstreams.
+//
+// The patterns of a rule are compared with UPSTREAM__NAME, where NAME is the server's own name of a
+// tool or prompt, the URI of a resource, or a URI template, and those of a filter with NAME. In a
+// pattern, "*" stands for any text, and a backslash makes the next character literal. Case counts.
+// Claims that are objects match nothing.
 //
 // All rules that match a caller count. An item is visible if one of them allows it and none of them
 // denies it; the order does not matter. So a caller that no rule matches sees nothing. The filters
@@ -90,7 +62,7 @@ func (s *ruleSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
 // NewViews returns the views of the rules, and of the filters by the name of the upstream. Its
 // errors name the rule, counted from 1, or the upstream. Without rules, every caller sees all that
 // the filters let through.
-func NewViews(rules []Rule, filters map[string]Filters) (*Views, error) {
+func NewViews(rules []config.View, filters map[string]Filters) (*Views, error) {
 	v := &Views{filters: map[string]*upstreamFilter{}, views: map[ruleSet]*View{}}
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("%d rules: at most %d are possible", len(rules), maxRules)
@@ -415,7 +387,7 @@ func plainOrigin(uri string) string {
 // An upstreamFilter has the compiled filters by kind.
 type upstreamFilter [gateway.KindTemplate + 1]itemFilter
 
-// An itemFilter is a compiled Filter.
+// An itemFilter is a compiled filter.
 type itemFilter struct{ allow, deny []pattern }
 
 // compileFilters returns nil if nothing is filtered.
@@ -425,7 +397,7 @@ func compileFilters(f Filters) (*upstreamFilter, error) {
 	for _, one := range []struct {
 		kind   gateway.Kind
 		name   string
-		filter Filter
+		filter config.Filter
 	}{
 		{gateway.KindTool, "tools", f.Tools}, {gateway.KindPrompt, "prompts", f.Prompts},
 		{gateway.KindResource, "resources", f.Resources}, {gateway.KindTemplate, "resources", f.Resources},
@@ -461,7 +433,7 @@ func (f *itemFilter) denies(name string) bool {
 	return slices.ContainsFunc(f.deny, func(p pattern) bool { return p.match(text) })
 }
 
-// A viewRule is a compiled Rule.
+// A viewRule is a compiled rule.
 type viewRule struct {
 	claims      []claimMatch
 	scopes      []string
@@ -477,7 +449,7 @@ type claimMatch struct {
 	values []pattern
 }
 
-func compileRule(r Rule) (c viewRule, err error) {
+func compileRule(r config.View) (c viewRule, err error) {
 	if c.allow, err = compilePatterns("allow", r.Allow); err != nil {
 		return c, err
 	}
@@ -490,7 +462,7 @@ func compileRule(r Rule) (c viewRule, err error) {
 	return c, c.compileMatch(r.Match)
 }
 
-func (c *viewRule) compileMatch(m Match) (err error) {
+func (c *viewRule) compileMatch(m config.Match) (err error) {
 	for name, values := range m.Claims {
 		cm := claimMatch{name: name}
 		if strings.HasPrefix(name, "/") {

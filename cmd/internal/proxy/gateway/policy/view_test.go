@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 )
 
 // claims returns claims from their JSON texts.
@@ -30,44 +31,44 @@ func TestViews(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		rules   []Rule
+		rules   []config.View
 		p       *auth.Principal
 		allowed []item
 		hidden  []item
 	}{
 		{"no rules", nil, nil, []item{{tool, "files", "read"}, {resource, "files", "file:///a/../b"}, {resource, "files", "file:///%2525252525252e"}}, nil},
 		{
-			"everybody", []Rule{{Allow: []string{"files__read*", "notes__*"}}}, nil,
+			"everybody", []config.View{{Allow: []string{"files__read*", "notes__*"}}}, nil,
 			[]item{{tool, "files", "read"}, {tool, "files", "read_all"}, {prompt, "notes", "x"}, {resource, "notes", "note://1"}},
 			[]item{{tool, "files", "write"}, {tool, "files", "Read"}, {tool, "file", "s__read"}, {tool, "files", ""}},
 		},
 		{
-			"deny wins in any order", []Rule{{Deny: []string{"*__delete*"}}, {Allow: []string{"*"}}}, alice,
+			"deny wins in any order", []config.View{{Deny: []string{"*__delete*"}}, {Allow: []string{"*"}}}, alice,
 			[]item{{tool, "files", "read"}}, []item{{tool, "files", "delete"}, {tool, "db", "delete_all"}},
 		},
 		{
-			"union", []Rule{
-				{Match: Match{Claims: map[string][]string{"team": {"support"}}}, Allow: []string{"github__search_*"}},
-				{Match: Match{Scopes: []string{"read"}}, Allow: []string{"files__read"}},
-				{Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}},
+			"union", []config.View{
+				{Match: config.Match{Claims: map[string]config.Texts{"team": {"support"}}}, Allow: []string{"github__search_*"}},
+				{Match: config.Match{Scopes: []string{"read"}}, Allow: []string{"files__read"}},
+				{Match: config.Match{Scopes: []string{"admin"}}, Allow: []string{"*"}},
 			}, alice,
 			[]item{{tool, "github", "search_code"}, {tool, "files", "read"}}, []item{{tool, "files", "write"}, {tool, "github", "delete"}},
 		},
 		{
-			"no rule matches", []Rule{{Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}, alice,
+			"no rule matches", []config.View{{Match: config.Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}, alice,
 			nil, []item{{tool, "files", "read"}},
 		},
 		{
-			"kinds", []Rule{{Allow: []string{"tool:a__*", "prompt:b__*", "resource:c__*"}}}, nil,
+			"kinds", []config.View{{Allow: []string{"tool:a__*", "prompt:b__*", "resource:c__*"}}}, nil,
 			[]item{{tool, "a", "x"}, {prompt, "b", "x"}, {resource, "c", "x://y"}, {template, "c", "x://{y}"}},
 			[]item{{prompt, "a", "x"}, {tool, "b", "x"}, {tool, "c", "x"}, {template, "a", "x://{y}"}},
 		},
 		{
-			"literal star", []Rule{{Allow: []string{`a__\*`, `a__b\\`}}}, nil,
+			"literal star", []config.View{{Allow: []string{`a__\*`, `a__b\\`}}}, nil,
 			[]item{{tool, "a", "*"}, {tool, "a", `b\`}}, []item{{tool, "a", "x"}},
 		},
 		{
-			"denied URIs as servers read them", []Rule{{Allow: []string{"*"}, Deny: []string{"*__file:///etc/*", "*__https://intern/*"}}}, nil,
+			"denied URIs as servers read them", []config.View{{Allow: []string{"*"}, Deny: []string{"*__file:///etc/*", "*__https://intern/*"}}}, nil,
 			[]item{{resource, "files", "file:///a"}, {resource, "files", "FILE:///a"}, {resource, "files", "note:7"}, {resource, "files", "file://server/x"}, {resource, "files", "file://server/a/etc/x"}, {template, "files", "file:///{path}"}, {resource, "files", "https://intern:8443/x"}, {resource, "files", "NOTE:x%20y"}, {resource, "files", "file:///100%"}},
 			[]item{
 				{resource, "files", "file:///etc/passwd"}, {resource, "files", "FILE:///etc/passwd"}, {resource, "files", "File:///%65tc/passwd"}, {resource, "files", "file:////etc//passwd"},
@@ -83,7 +84,7 @@ func TestViews(t *testing.T) {
 			},
 		},
 		{
-			"denied URIs of other schemes", []Rule{{Allow: []string{"*"}, Deny: []string{"*__notes:///secret/*", "*__db://secret/*", "*__doc:secret/*", "*__mem:///exact"}}}, nil,
+			"denied URIs of other schemes", []config.View{{Allow: []string{"*"}, Deny: []string{"*__notes:///secret/*", "*__db://secret/*", "*__doc:secret/*", "*__mem:///exact"}}}, nil,
 			[]item{{resource, "a", "notes:///public/secret/b"}, {resource, "a", "db://public/secret/b"}, {resource, "a", "other:///secret/b"}, {resource, "a", "doc:public/b"}, {resource, "a", "mem:///exactly"}},
 			[]item{
 				{resource, "a", "notes:///secret/b"}, {resource, "a", "notes://x/secret/b"}, {resource, "a", "notes://secret/b"}, {resource, "a", "notes:/secret/b"}, {resource, "a", "notes:secret/b"}, {resource, "a", "NOTES://x:1/./secret/b"},
@@ -93,7 +94,7 @@ func TestViews(t *testing.T) {
 			},
 		},
 		{
-			"URIs as servers read them", []Rule{{Allow: []string{"files__file:///public/*", "web__*"}, Deny: []string{"*secret*"}}}, nil,
+			"URIs as servers read them", []config.View{{Allow: []string{"files__file:///public/*", "web__*"}, Deny: []string{"*secret*"}}}, nil,
 			[]item{{resource, "files", "file:///public/a"}, {resource, "files", "file:///public/a%20b"}, {resource, "files", "file:///public/a/../b"}, {resource, "web", "https://x/?q=/../"}},
 			[]item{
 				{resource, "files", "file:///public/../etc/passwd"}, {resource, "files", "file:///public/%2e%2e/etc/passwd"},
@@ -105,7 +106,7 @@ func TestViews(t *testing.T) {
 			},
 		},
 		{
-			"URIs without a host", []Rule{{Allow: []string{"db__db://public/*", "db__doc:public/*", "db__urn:*", "db__get:https://x/*"}}}, nil,
+			"URIs without a host", []config.View{{Allow: []string{"db__db://public/*", "db__doc:public/*", "db__urn:*", "db__get:https://x/*"}}}, nil,
 			[]item{{resource, "db", "db://public/a/../b"}, {resource, "db", "db://public/a//b"}, {resource, "db", "doc:public/a"}, {resource, "db", "urn:a:b"}, {resource, "db", "get:https://x/y"}},
 			[]item{
 				{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret"}, {resource, "db", "db://public/%2e%2e/secret"}, {resource, "db", "db://public/.."},
@@ -113,7 +114,7 @@ func TestViews(t *testing.T) {
 			},
 		},
 		{
-			"denied URIs without a host", []Rule{{Allow: []string{"*"}, Deny: []string{"db__db://secret/*", "db__doc:secret/*"}}}, nil,
+			"denied URIs without a host", []config.View{{Allow: []string{"*"}, Deny: []string{"db__db://secret/*", "db__doc:secret/*"}}}, nil,
 			[]item{{resource, "db", "db://public/a"}, {resource, "db", "db://public"}, {resource, "db", "doc:public/a"}},
 			[]item{{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret/b"}, {resource, "db", "db://../secret/b"}, {resource, "db", "doc:a/../secret/b"}},
 		},
@@ -144,10 +145,10 @@ func TestViews(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	filters := map[string]Filters{
-		"files": {Tools: Filter{Allow: []string{"read*", "delete"}, Deny: []string{"read_secret"}}, Resources: Filter{Deny: []string{"file:///etc/*"}}},
+		"files": {Tools: config.Filter{Allow: []string{"read*", "delete"}, Deny: []string{"read_secret"}}, Resources: config.Filter{Deny: []string{"file:///etc/*"}}},
 		"open":  {},
 	}
-	allowed := func(rules []Rule) []string {
+	allowed := func(rules []config.View) []string {
 		v, err := NewViews(rules, filters)
 		if err != nil {
 			t.Fatal(err)
@@ -172,10 +173,10 @@ func TestFilters(t *testing.T) {
 	if diff := cmp.Diff(want, allowed(nil)); diff != "" {
 		t.Errorf("without rules (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"tool files read"}, allowed([]Rule{{Allow: []string{"files__*"}, Deny: []string{"*delete", "prompt:*", "resource:*"}}})); diff != "" {
+	if diff := cmp.Diff([]string{"tool files read"}, allowed([]config.View{{Allow: []string{"files__*"}, Deny: []string{"*delete", "prompt:*", "resource:*"}}})); diff != "" {
 		t.Errorf("with rules (-want +got):\n%s", diff)
 	}
-	for _, bad := range []Filters{{Tools: Filter{Allow: []string{`\`}}}, {Prompts: Filter{Deny: []string{`\`}}}} {
+	for _, bad := range []Filters{{Tools: config.Filter{Allow: []string{`\`}}}, {Prompts: config.Filter{Deny: []string{`\`}}}} {
 		if _, err := NewViews(nil, map[string]Filters{"files": bad}); err == nil || !strings.HasPrefix(err.Error(), "upstream files: ") {
 			t.Errorf("got %v", err)
 		}
@@ -183,17 +184,19 @@ func TestFilters(t *testing.T) {
 }
 
 func TestMatch(t *testing.T) {
-	claim := func(name string, values ...string) Match { return Match{Claims: map[string][]string{name: values}} }
+	claim := func(name string, values ...string) config.Match {
+		return config.Match{Claims: map[string]config.Texts{name: values}}
+	}
 	of := func(pairs ...string) *auth.Principal {
 		return &auth.Principal{Issuer: "https://idp", Subject: "alice b", ClientID: "app", Scopes: []string{"a", "b"}, Claims: claims(pairs...)}
 	}
 	for _, tt := range []struct {
 		name  string
-		match Match
+		match config.Match
 		p     *auth.Principal
 		want  bool
 	}{
-		{"anybody", Match{}, nil, true},
+		{"anybody", config.Match{}, nil, true},
 		{"text", claim("team", "support"), of("team", `"support"`), true},
 		{"escaped text", claim("team", "support"), of("team", `"\u0073upport"`), true},
 		{"other text", claim("team", "support"), of("team", `"Support"`), false},
@@ -215,22 +218,22 @@ func TestMatch(t *testing.T) {
 		{"pointer", claim("/realm_access/roles", "dev"), of("realm_access", `{"roles":["ops","dev"]}`), true},
 		{"pointer into nothing", claim("/realm_access/roles", "dev"), of("realm_access", `["roles","dev"]`), false},
 		{"escaped pointer", claim("/a~1b/c~0d", "x"), of("a/b", `{"c~d":"x"}`), true},
-		{"both claims", Match{Claims: map[string][]string{"a": {"1"}, "b": {"2"}}}, of("a", `"1"`), false},
-		{"scopes", Match{Scopes: []string{"a", "b"}}, of(), true},
-		{"missing scope", Match{Scopes: []string{"a", "c"}}, of(), false},
-		{"subject", Match{Principals: []string{"alice%20b"}}, of(), true},
-		{"subject unescaped is issuer and subject", Match{Principals: []string{"alice b"}}, of(), false},
-		{"issuer and subject", Match{Principals: []string{"https://idp alice*"}}, of(), true},
-		{"other issuer", Match{Principals: []string{"https://other alice*"}}, of(), false},
-		{"client", Match{Principals: []string{"* * app"}}, of(), true},
-		{"other client", Match{Principals: []string{"bob", "* * app2"}}, of(), false},
-		{"everybody with a principal", Match{Principals: []string{"*"}}, of(), true},
-		{"nobody", Match{Principals: []string{"*"}}, nil, false},
-		{"scopes of nobody", Match{Scopes: []string{"a"}}, nil, false},
+		{"both claims", config.Match{Claims: map[string]config.Texts{"a": {"1"}, "b": {"2"}}}, of("a", `"1"`), false},
+		{"scopes", config.Match{Scopes: []string{"a", "b"}}, of(), true},
+		{"missing scope", config.Match{Scopes: []string{"a", "c"}}, of(), false},
+		{"subject", config.Match{Principals: []string{"alice%20b"}}, of(), true},
+		{"subject unescaped is issuer and subject", config.Match{Principals: []string{"alice b"}}, of(), false},
+		{"issuer and subject", config.Match{Principals: []string{"https://idp alice*"}}, of(), true},
+		{"other issuer", config.Match{Principals: []string{"https://other alice*"}}, of(), false},
+		{"client", config.Match{Principals: []string{"* * app"}}, of(), true},
+		{"other client", config.Match{Principals: []string{"bob", "* * app2"}}, of(), false},
+		{"everybody with a principal", config.Match{Principals: []string{"*"}}, of(), true},
+		{"nobody", config.Match{Principals: []string{"*"}}, nil, false},
+		{"scopes of nobody", config.Match{Scopes: []string{"a"}}, nil, false},
 		{"claim of nobody", claim("team", "*"), nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := compileRule(Rule{Match: tt.match, Allow: []string{"*"}})
+			r, err := compileRule(config.View{Match: tt.match, Allow: []string{"*"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,22 +246,22 @@ func TestMatch(t *testing.T) {
 
 func TestViewErrors(t *testing.T) {
 	for _, tt := range []struct {
-		rule Rule
+		rule config.View
 		want string
 	}{
-		{Rule{}, "rule 1: it neither allows nor denies anything"},
-		{Rule{Deny: []string{"*"}}, `no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`},
-		{Rule{Allow: []string{`a\`}}, `rule 1: allow: the pattern "a\\" ends with a backslash`},
-		{Rule{Allow: []string{"*"}, Match: Match{Claims: map[string][]string{"team": nil}}}, `rule 1: claim "team": the name or the value is missing`},
-		{Rule{Allow: []string{"*"}, Match: Match{Scopes: []string{"a b"}}}, `rule 1: "a b" is not a scope`},
-		{Rule{Allow: []string{"*"}, Match: Match{Principals: []string{"a b c d"}}}, `rule 1: principal "a b c d": want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT`},
+		{config.View{}, "rule 1: it neither allows nor denies anything"},
+		{config.View{Deny: []string{"*"}}, `no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`},
+		{config.View{Allow: []string{`a\`}}, `rule 1: allow: the pattern "a\\" ends with a backslash`},
+		{config.View{Allow: []string{"*"}, Match: config.Match{Claims: map[string]config.Texts{"team": nil}}}, `rule 1: claim "team": the name or the value is missing`},
+		{config.View{Allow: []string{"*"}, Match: config.Match{Scopes: []string{"a b"}}}, `rule 1: "a b" is not a scope`},
+		{config.View{Allow: []string{"*"}, Match: config.Match{Principals: []string{"a b c d"}}}, `rule 1: principal "a b c d": want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT`},
 	} {
-		_, err := NewViews([]Rule{tt.rule}, nil)
+		_, err := NewViews([]config.View{tt.rule}, nil)
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}
-	if _, err := NewViews(make([]Rule, maxRules+1), nil); err == nil {
+	if _, err := NewViews(make([]config.View, maxRules+1), nil); err == nil {
 		t.Error("too many rules are accepted")
 	}
 }
@@ -266,8 +269,8 @@ func TestViewErrors(t *testing.T) {
 // TestViewKeys checks that callers share a view exactly if the same rules match them, and that a
 // key changes with the rules.
 func TestViewKeys(t *testing.T) {
-	rules := []Rule{{Allow: []string{"a__*"}}, {Match: Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}
-	key := func(rules []Rule, scopes ...string) string {
+	rules := []config.View{{Allow: []string{"a__*"}}, {Match: config.Match{Scopes: []string{"admin"}}, Allow: []string{"*"}}}
+	key := func(rules []config.View, scopes ...string) string {
 		v, err := NewViews(rules, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -275,7 +278,7 @@ func TestViewKeys(t *testing.T) {
 		p := &auth.Principal{Subject: strings.Join(scopes, ""), Scopes: scopes}
 		return v.Of(auth.WithPrincipal(t.Context(), p)).Key()
 	}
-	other := []Rule{{Allow: []string{"b__*"}}, rules[1]}
+	other := []config.View{{Allow: []string{"b__*"}}, rules[1]}
 	got := []bool{
 		key(rules, "x") == key(rules, "y"),
 		key(rules, "x") == key(rules, "admin"),
@@ -338,7 +341,7 @@ func TestAllowsSome(t *testing.T) {
 		{[]string{"github__search_*"}, true}, {[]string{"tool:github__read"}, true}, {[]string{"*"}, true}, {[]string{"git*"}, true}, {[]string{"github__"}, true},
 		{[]string{"*__search"}, true}, {[]string{"git"}, false}, {[]string{"gitlab__*", "github_x__*"}, false}, {[]string{"a", "github__x"}, true},
 	} {
-		views, err := NewViews([]Rule{{Allow: tt.allow}}, nil)
+		views, err := NewViews([]config.View{{Allow: tt.allow}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
