@@ -1,6 +1,7 @@
 package login
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -100,6 +101,68 @@ func TestOtherStep(t *testing.T) {
 				}
 			}
 		}
+		// Neither is the cookie of a request of this gateway, nor that of a response that was used.
+		r := httptest.NewRequest(http.MethodGet, w.url+Path+"identity", nil)
+		r.AddCookie(&http.Cookie{Name: other.cookieName(), Value: value})
+		if !w.logins.addState(tt.state, a) || w.logins.restore(r, tt.state, tt.identification == nil) != nil {
+			t.Errorf("%s: a request of this gateway is restored", tt.name)
+		}
+		if _, err := w.logins.used.add(tt.state); err != nil || other.restore(r, tt.state, tt.identification == nil) != nil {
+			t.Errorf("%s: a used response is restored, %v", tt.name, err)
+		}
+	}
+}
+
+// TestTransport checks that only requests of callers with a token that was not rejected are sent to
+// the upstream.
+func TestTransport(t *testing.T) {
+	const server = "http://127.0.0.1:2/mcp"
+	for _, tt := range []struct {
+		name, token string
+		identity    *Identity
+		rejected    *rejection
+		sent        int
+	}{
+		{"no token", "", nil, nil, 0},
+		{"a token", "T", nil, nil, 1},
+		{"rejected", "T", nil, &rejection{status: 401, token: hashOf("Bearer T")}, 0},
+		{"another one rejected", "T", nil, &rejection{status: 401, token: hashOf("Bearer U")}, 1},
+		{"needs more for some requests", "T", nil, &rejection{status: 403, token: hashOf("Bearer T")}, 1},
+		{"unknown caller", "", &Identity{Issuer: "https://idp", ClientID: "c"}, nil, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: tt.identity})
+			must(t, err)
+			defer l.Close()
+			u, err := l.Upstream(UpstreamOptions{Name: "up", Server: server})
+			must(t, err)
+			if tt.identity == nil {
+				a, err := l.accountOf(t.Context(), u)
+				must(t, err)
+				a.rejected = tt.rejected
+				if tt.token != "" {
+					tokens := &oauth.Tokens{Access: auth.NewSecret(tt.token), Type: "Bearer"}
+					must(t, a.store.Save(t.Context(), oauth.RecordKey{Resource: server, Account: a.store.account}, &oauth.Record{Tokens: tokens}))
+				}
+			}
+			sent := 0
+			rt := u.Transport(roundTripper(func(r *http.Request) (*http.Response, error) {
+				sent++
+				return respond(r, http.StatusOK, http.Header{}, r.Header.Get("Authorization")), nil
+			}))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server, strings.NewReader("{}"))
+			must(t, err)
+			resp, err := rt.RoundTrip(req)
+			if sent != tt.sent || (err == nil) != (tt.sent > 0) {
+				t.Errorf("sent %d requests, want %d; error %v", sent, tt.sent, err)
+			}
+			if _, ok := errors.AsType[*oauth.AuthorizationError](err); err != nil && !ok {
+				t.Errorf("got the error %v", err)
+			}
+			if err == nil {
+				resp.Body.Close()
+			}
+		})
 	}
 }
 
