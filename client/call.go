@@ -827,7 +827,7 @@ func (ac *activeCall) relistTools(ctx context.Context) error {
 	ac.toolsRelisted = true
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	name, _ := stringValue(jsonwire.Lookup(ac.req.params, "name"))
+	name := jsonwire.Text(jsonwire.Lookup(ac.req.params, "name"))
 	ac.c.tools.find(ctx, name)
 	if ctx.Err() != nil {
 		return ac.contextError(ctx)
@@ -900,14 +900,6 @@ func (c *Client) decodeResult(method string, raw []byte, v json.Unmarshaler) (ke
 	return kept, nil
 }
 
-// stringValue decodes a JSON string. ok is false for any other text.
-func stringValue(text []byte) (s string, ok bool) {
-	if len(text) < 2 || text[0] != '"' {
-		return "", false
-	}
-	return jsonwire.UnquoteString(text[1 : len(text)-1]), true
-}
-
 // appendMember adds a member to an object that is not empty. name includes the colon.
 func appendMember(object []byte, name string, value []byte) []byte {
 	object = append(append(object[:len(object)-1], ','), name...)
@@ -928,6 +920,6 @@ func uriParams(uri string) []byte {
 }
 
 func parseURIParam(params []byte) string {
-	uri, _ := stringValue(jsonwire.Lookup(params, "uri"))
+	uri := jsonwire.Text(jsonwire.Lookup(params, "uri"))
 	return uri
 }

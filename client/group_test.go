@@ -31,7 +31,7 @@ func named(t testing.TB, name string, names ...string) *fakeServer {
 			return strings.TrimSuffix(tools(tool(names[at], "")), "}") + fmt.Sprintf(`,"nextCursor":"%d"}`, at+1), nil
 		},
 		"tools/call": func(_ context.Context, params string) (string, error) {
-			called, _ := stringValue(jsonwire.Lookup([]byte(params), "name"))
+			called := jsonwire.Text(jsonwire.Lookup([]byte(params), "name"))
 			return `{"content":[` + text(name+" "+called) + `]}`, nil
 		},
 	})

@@ -75,6 +75,20 @@ func (p *pager[T]) items(ctx context.Context) iter.Seq2[T, error] {
 	}
 }
 
+// listPages yields the items of a list of which page returns one page.
+func listPages[T, R any](
+	ctx context.Context, c *Client, method string, page func(context.Context, *string, ...CallOption) (*R, error), opts []CallOption,
+	read func(*R) ([]T, *string), key func(*T) string,
+) iter.Seq2[T, error] {
+	return listAll(ctx, c, method, func(ctx context.Context, cursor *string) (items []T, next *string, err error) {
+		result, err := page(ctx, cursor, opts...)
+		if err == nil {
+			items, next = read(result)
+		}
+		return items, next, err
+	}, key)
+}
+
 // listAll yields the items of a list within the client's limits.
 func listAll[T any](ctx context.Context, c *Client, method string, fetch func(context.Context, *string) ([]T, *string, error), key func(*T) string) iter.Seq2[T, error] {
 	p := &pager[T]{maxPages: c.opts.Limits.MaxPages, fetch: fetch, key: key, invalidate: func() {
@@ -99,14 +113,8 @@ func (c *Client) ListResources(ctx context.Context, cursor *string, opts ...Call
 // Resources yields the server's resources, page by page. An error ends the loop; see
 // [Client.Tools].
 func (c *Client) Resources(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Resource, error] {
-	return listAll(ctx, c, mcp.MethodResourcesList,
-		func(ctx context.Context, cursor *string) ([]mcp.Resource, *string, error) {
-			page, err := c.ListResources(ctx, cursor, opts...)
-			if err != nil {
-				return nil, nil, err
-			}
-			return page.Resources, page.NextCursor, nil
-		},
+	return listPages(ctx, c, mcp.MethodResourcesList, c.ListResources, opts,
+		func(r *mcp.ListResourcesResult) ([]mcp.Resource, *string) { return r.Resources, r.NextCursor },
 		func(r *mcp.Resource) string { return r.URI })
 }
 
@@ -119,13 +127,9 @@ func (c *Client) ListResourceTemplates(ctx context.Context, cursor *string, opts
 // ResourceTemplates yields the server's resource templates, page by page. An error ends the loop;
 // see [Client.Tools].
 func (c *Client) ResourceTemplates(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.ResourceTemplate, error] {
-	return listAll(ctx, c, mcp.MethodResourceTemplatesList,
-		func(ctx context.Context, cursor *string) ([]mcp.ResourceTemplate, *string, error) {
-			page, err := c.ListResourceTemplates(ctx, cursor, opts...)
-			if err != nil {
-				return nil, nil, err
-			}
-			return page.ResourceTemplates, page.NextCursor, nil
+	return listPages(ctx, c, mcp.MethodResourceTemplatesList, c.ListResourceTemplates, opts,
+		func(r *mcp.ListResourceTemplatesResult) ([]mcp.ResourceTemplate, *string) {
+			return r.ResourceTemplates, r.NextCursor
 		},
 		func(t *mcp.ResourceTemplate) string { return t.URITemplate })
 }
@@ -145,14 +149,8 @@ func (c *Client) ListPrompts(ctx context.Context, cursor *string, opts ...CallOp
 
 // Prompts yields the server's prompts, page by page. An error ends the loop; see [Client.Tools].
 func (c *Client) Prompts(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Prompt, error] {
-	return listAll(ctx, c, mcp.MethodPromptsList,
-		func(ctx context.Context, cursor *string) ([]mcp.Prompt, *string, error) {
-			page, err := c.ListPrompts(ctx, cursor, opts...)
-			if err != nil {
-				return nil, nil, err
-			}
-			return page.Prompts, page.NextCursor, nil
-		},
+	return listPages(ctx, c, mcp.MethodPromptsList, c.ListPrompts, opts,
+		func(r *mcp.ListPromptsResult) ([]mcp.Prompt, *string) { return r.Prompts, r.NextCursor },
 		func(p *mcp.Prompt) string { return p.Name })
 }
 

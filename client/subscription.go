@@ -526,7 +526,7 @@ func (ss *subscriptions) handleChange(kind EventKind, params []byte) {
 	case ResourceUpdated:
 		e.URI = parseURIParam(params)
 	case TaskUpdated:
-		e.TaskID, _ = stringValue(jsonwire.Lookup(params, "taskId"))
+		e.TaskID = jsonwire.Text(jsonwire.Lookup(params, "taskId"))
 	}
 	ss.c.caches.invalidate(e)
 	if ss.c.Revision().Modern() {
@@ -644,7 +644,7 @@ func stringValues(text []byte) []string {
 	var all []string
 	elements := jsonwire.ArrayElements(text)
 	for elements.Next() {
-		if s, ok := stringValue(elements.Value()); ok {
+		if s, ok := jsonwire.String(elements.Value()); ok {
 			all = append(all, s)
 		}
 	}

@@ -281,8 +281,7 @@ func parseTask(text []byte) (s TaskState, ok bool) {
 		return time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond, ok && ms >= 0
 	}
 	stamp := func(text []byte) time.Time {
-		name, _ := stringValue(text)
-		at, _ := time.Parse(time.RFC3339, name) // zero if malformed: it is for people
+		at, _ := time.Parse(time.RFC3339, jsonwire.Text(text)) // zero if malformed: it is for people
 		return at
 	}
 	members := jsonwire.ObjectMembers(text)
@@ -290,12 +289,11 @@ func parseTask(text []byte) (s TaskState, ok bool) {
 		v := members.Value()
 		switch members.KeyString() {
 		case "taskId":
-			s.ID, _ = stringValue(v)
+			s.ID = jsonwire.Text(v)
 		case "status":
-			status, _ := stringValue(v)
-			s.Status = mcp.TaskStatus(status)
+			s.Status = mcp.TaskStatus(jsonwire.Text(v))
 		case "statusMessage":
-			s.Message, _ = stringValue(v)
+			s.Message = jsonwire.Text(v)
 		case "createdAt":
 			s.Created = stamp(v)
 		case "lastUpdatedAt":
@@ -707,7 +705,7 @@ func (tt *taskTracker) list(ctx context.Context, cursor *string) (tasks []TaskSt
 		}
 		tasks = append(tasks, state)
 	}
-	if s, ok := stringValue(jsonwire.Lookup(raw, "nextCursor")); ok {
+	if s, ok := jsonwire.String(jsonwire.Lookup(raw, "nextCursor")); ok {
 		next = &s
 	}
 	return tasks, next, nil

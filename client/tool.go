@@ -41,14 +41,8 @@ func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOpti
 // Tools yields the server's tools, page by page, each name once. An error ends the loop. The error
 // for an endless list wraps [ErrEndlessList]. If the server repeats a cursor, the list has ended.
 func (c *Client) Tools(ctx context.Context, opts ...CallOption) iter.Seq2[mcp.Tool, error] {
-	return listAll(ctx, c, mcp.MethodToolsList,
-		func(ctx context.Context, cursor *string) ([]mcp.Tool, *string, error) {
-			page, err := c.ListTools(ctx, cursor, opts...)
-			if err != nil {
-				return nil, nil, err
-			}
-			return page.Tools, page.NextCursor, nil
-		},
+	return listPages(ctx, c, mcp.MethodToolsList, c.ListTools, opts,
+		func(r *mcp.ListToolsResult) ([]mcp.Tool, *string) { return r.Tools, r.NextCursor },
 		func(t *mcp.Tool) string { return t.Name })
 }
 
@@ -372,7 +366,7 @@ func (tr *toolResult) text() (all string, n int, ok bool) {
 		if !isJSONString(kind, "text") {
 			continue
 		}
-		text, isString := stringValue(value)
+		text, isString := jsonwire.String(value)
 		if !isString {
 			return "", 0, false
 		}
@@ -401,7 +395,7 @@ func (tr *toolResult) stringOutput(c *Client) (string, error) {
 		}
 		all, n, _ = tr.text()
 	}
-	if s, ok := stringValue(tr.structured); ok && n == 0 {
+	if s, ok := jsonwire.String(tr.structured); ok && n == 0 {
 		return s, nil
 	}
 	return all, nil

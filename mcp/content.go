@@ -57,7 +57,7 @@ func readBlock(text []byte, sampling bool) (ContentBlock, *DecodeError) {
 	for kind == "" && members.Next() {
 		if members.KeyIs("type") { // readValue rejects a second one
 			var ok bool
-			if kind, ok = stringOf(members.Value()); !ok {
+			if kind, ok = jsonwire.String(members.Value()); !ok {
 				return nil, &DecodeError{Path: "type", Problem: "expected a string"}
 			}
 		}
@@ -459,7 +459,7 @@ func (r *reader) reference(dst *Reference) {
 	members := jsonwire.ObjectMembers(r.val)
 	for members.Next() {
 		if members.KeyIs("type") {
-			kind, _ = stringOf(members.Value())
+			kind = jsonwire.Text(members.Value())
 		}
 	}
 	switch {

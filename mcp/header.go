@@ -131,7 +131,7 @@ func (w *headerWalk) keyword(keyword string, value []byte, pointer string, path 
 
 // annotation adds the argument whose schema has the annotation.
 func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, path []string) error {
-	name, ok := stringOf(header)
+	name, ok := jsonwire.String(header)
 	switch {
 	case !ok:
 		return headerError(pointer, "must be a string")
@@ -145,7 +145,7 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 			return headerError(pointer, "is %q, like that of %s: header names are case-insensitive", name, strings.Join(p.Path, "."))
 		}
 	}
-	typ, _ := stringOf(kind)
+	typ := jsonwire.Text(kind)
 	switch typ {
 	case "string", "boolean":
 	case "integer":

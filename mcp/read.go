@@ -145,16 +145,9 @@ func (r *reader) end(extra *json.RawMessage, needed ...string) *DecodeError {
 	return nil
 }
 
-func stringOf(text []byte) (s string, ok bool) {
-	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
-		return "", false
-	}
-	return jsonwire.UnquoteString(text[1 : len(text)-1]), true
-}
-
 func (r *reader) string(dst *string) {
 	var ok bool
-	if *dst, ok = stringOf(r.val); !ok {
+	if *dst, ok = jsonwire.String(r.val); !ok {
 		r.fail("expected a string")
 	}
 }
@@ -173,7 +166,7 @@ func (r *reader) stringPtr(dst **string) {
 
 // constant checks a member that has only one value.
 func (r *reader) constant(want string) {
-	if s, ok := stringOf(r.val); !ok || s != want {
+	if s, ok := jsonwire.String(r.val); !ok || s != want {
 		r.fail(`expected "` + want + `"`)
 	}
 }
@@ -268,9 +261,8 @@ func (r *reader) id(dst *jsonrpc.ID) {
 }
 
 func (r *reader) level(dst *LoggingLevel) {
-	name, _ := stringOf(r.val)
 	var ok bool
-	if *dst, ok = ParseLoggingLevel(name); !ok {
+	if *dst, ok = ParseLoggingLevel(jsonwire.Text(r.val)); !ok {
 		r.fail("expected one of " + strings.Join(levelNames[1:], ", "))
 	}
 }
@@ -312,7 +304,7 @@ func (r *reader) array(each func(element []byte) *DecodeError) {
 func readStrings[S ~string](d *reader, dst *[]S) {
 	*dst = []S{}
 	d.array(func(element []byte) *DecodeError {
-		s, ok := stringOf(element)
+		s, ok := jsonwire.String(element)
 		if !ok {
 			return &DecodeError{Problem: "expected a string"}
 		}
@@ -374,7 +366,7 @@ func readMap[T any](d *reader, dst *map[string]T, read func(*T, []byte) *DecodeE
 
 func readText(dst *string, text []byte) *DecodeError {
 	var ok bool
-	if *dst, ok = stringOf(text); !ok {
+	if *dst, ok = jsonwire.String(text); !ok {
 		return &DecodeError{Problem: "expected a string"}
 	}
 	return nil

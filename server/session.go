@@ -414,10 +414,11 @@ func stringParam(r *rpc.Request, name string) (string, error) {
 	if !ok {
 		return "", invalidParams("params.%s is missing", name)
 	}
-	if v[0] != '"' {
+	s, ok := jsonwire.String(v)
+	if !ok {
 		return "", invalidParams("params.%s must be a string", name)
 	}
-	return jsonwire.UnquoteString(v[1 : len(v)-1]), nil
+	return s, nil
 }
 
 var emptyObject = []byte("{}")

@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -116,7 +117,7 @@ func (ss *subscriptions) readFilter(sub *subscription, offered listChange, filte
 		case string(members.Value()) == "null": // as if absent
 			continue
 		case members.KeyIs("resourceSubscriptions"):
-			uris, ok := stringArray(members.Value())
+			uris, ok := era.StringArray(members.Value())
 			if !ok {
 				return invalidParams("params.notifications.resourceSubscriptions must be an array of URIs")
 			}
@@ -126,7 +127,7 @@ func (ss *subscriptions) readFilter(sub *subscription, offered listChange, filte
 			continue
 		case members.KeyIs("taskIds"):
 			var ok bool
-			if sub.tasks, ok = stringArray(members.Value()); !ok {
+			if sub.tasks, ok = era.StringArray(members.Value()); !ok {
 				return invalidParams("params.notifications.taskIds must be an array of task ids")
 			}
 			continue
@@ -170,22 +171,6 @@ func appendStrings(dst []byte, head string, list []string) []byte {
 		dst = jsonwire.AppendQuote(dst, text)
 	}
 	return append(dst, "],"...)
-}
-
-// stringArray reads the text of an array of strings.
-func stringArray(text []byte) (list []string, ok bool) {
-	if text[0] != '[' {
-		return nil, false
-	}
-	elements := jsonwire.ArrayElements(text)
-	for elements.Next() {
-		v := elements.Value()
-		if v[0] != '"' {
-			return nil, false
-		}
-		list = append(list, jsonwire.UnquoteString(v[1:len(v)-1]))
-	}
-	return list, true
 }
 
 // params returns the params of a notification. Each of the other members must have a comma before

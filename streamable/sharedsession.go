@@ -276,16 +276,8 @@ func changeOf(m *jsonrpc.Message) func(*SavedSession) {
 
 // stringParam returns a parameter of a request, or "" if it is not a string.
 func stringParam(m *jsonrpc.Message, name string) string {
-	if len(m.Params) == 0 || m.Params[0] != '{' {
-		return ""
-	}
-	members := jsonwire.ObjectMembers(m.Params)
-	for members.Next() {
-		if v := members.Value(); members.KeyIs(name) && len(v) >= 2 && v[0] == '"' {
-			return jsonwire.UnquoteString(v[1 : len(v)-1])
-		}
-	}
-	return ""
+	v, _ := m.Param(name)
+	return jsonwire.Text(v)
 }
 
 var (

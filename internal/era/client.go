@@ -145,7 +145,7 @@ func ReadDiscover(result []byte) (*ServerProfile, error) {
 		return nil, fmt.Errorf("resultType is %q", clip.String(string(t), 100))
 	}
 	var ok bool
-	if p.Versions, ok = stringArray(versions); !ok {
+	if p.Versions, ok = StringArray(versions); !ok {
 		return nil, fmt.Errorf("supportedVersions is not an array of strings")
 	}
 	return p, nil
@@ -157,7 +157,7 @@ func ReadInitialize(result []byte) (*ServerProfile, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, ok := stringValue(version)
+	name, ok := jsonwire.String(version)
 	if !ok {
 		return nil, fmt.Errorf("protocolVersion is not a string")
 	}
@@ -181,7 +181,7 @@ func readServerProfile(result []byte, name string) (p *ServerProfile, versions [
 		case members.KeyIs("capabilities") && v[0] == '{':
 			p.Capabilities = v
 		case members.KeyIs("instructions"):
-			p.Instructions, _ = stringValue(v)
+			p.Instructions = jsonwire.Text(v)
 		case members.KeyIs("serverInfo"):
 			p.Info = parseImplementation(v)
 		case members.KeyIs("_meta") && v[0] == '{':
@@ -199,15 +199,15 @@ func readServerProfile(result []byte, name string) (p *ServerProfile, versions [
 	return p, versions, nil
 }
 
-// stringArray parses an array of strings.
-func stringArray(text []byte) (list []string, ok bool) {
+// StringArray parses an array of strings.
+func StringArray(text []byte) (list []string, ok bool) {
 	if len(text) == 0 || text[0] != '[' {
 		return nil, false
 	}
 	list = []string{}
 	elements := jsonwire.ArrayElements(text)
 	for elements.Next() {
-		s, ok := stringValue(elements.Value())
+		s, ok := jsonwire.String(elements.Value())
 		if !ok {
 			return nil, false
 		}
@@ -278,7 +278,7 @@ func SupportedVersions(e *jsonrpc.Error) []string {
 	members := jsonwire.ObjectMembers(e.Data)
 	for members.Next() {
 		if members.KeyIs("supported") {
-			list, _ := stringArray(members.Value())
+			list, _ := StringArray(members.Value())
 			return list
 		}
 	}

@@ -360,7 +360,7 @@ func ResultToModern(dst, result []byte, method string, serverInfo []byte, hints 
 			}
 			hasTTL = true
 		case m.KeyIs("cacheScope") && cacheable:
-			if s, _ := stringValue(v); s != "public" && s != "private" || hasScope {
+			if s, _ := jsonwire.String(v); s != "public" && s != "private" || hasScope {
 				return nil
 			}
 			hasScope = true

@@ -64,8 +64,7 @@ func Lookup(obj []byte, path ...string) []byte {
 
 // LookupString returns the string at a path of member names, or "".
 func LookupString(obj []byte, path ...string) string {
-	s, _ := stringValue(Lookup(obj, path...))
-	return s
+	return jsonwire.Text(Lookup(obj, path...))
 }
 
 // IsObject reports if the JSON text is an object. It must not begin with white space.

@@ -229,11 +229,8 @@ func (s *Session) supports(revision mcp.Revision) bool {
 
 // refuseInitialize returns the error for a legacy client of a modern server.
 func (s *Session) refuseInitialize(r *rpc.Request) error {
-	requested := ""
-	if v, ok := r.Param("protocolVersion"); ok {
-		requested, _ = stringValue(v)
-	}
-	e := UnsupportedProtocolVersion(s.modern, clip.String(requested, 100))
+	requested, _ := r.Param("protocolVersion")
+	e := UnsupportedProtocolVersion(s.modern, clip.String(jsonwire.Text(requested), 100))
 	e.Message += fmt.Sprintf(": this server has no handshake and speaks %v", s.modern)
 	return e
 }
@@ -307,7 +304,7 @@ func (s *Session) negotiate(r *rpc.Request, once bool) (*Features, error) {
 
 func (s *Session) parseInitialize(r *rpc.Request) (*State, error) {
 	text, _ := r.Param("protocolVersion")
-	version, ok := stringValue(text)
+	version, ok := jsonwire.String(text)
 	if !ok {
 		return nil, invalidParams("params.protocolVersion must be a string such as " + s.latest.String())
 	}
@@ -487,7 +484,7 @@ func parseMeta(text []byte) *Meta {
 // read parses a member. It returns a number for each known name, and 0 for others. It ignores null
 // for optional members.
 func (m *Meta) read(key, v []byte) int {
-	text, isText := stringValue(v)
+	text, isText := jsonwire.String(v)
 	null := string(v) == "null"
 	switch string(key) {
 	case mcp.MetaProtocolVersion:
@@ -542,13 +539,6 @@ func (m *Meta) checkModern(supported []mcp.Revision) string {
 		return fmt.Sprintf("params._meta[%q] is missing ({} for none)", mcp.MetaClientCapabilities)
 	}
 	return ""
-}
-
-func stringValue(v []byte) (s string, ok bool) {
-	if len(v) < 2 || v[0] != '"' {
-		return "", false
-	}
-	return jsonwire.UnquoteString(v[1 : len(v)-1]), true
 }
 
 // IsSubresource reports if uri is the resource whole, or a part of it. A server that reports a

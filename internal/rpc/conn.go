@@ -432,11 +432,8 @@ func (CancelRequest) Notice(id jsonrpc.ID, _, _ string) (string, []byte) {
 // CancelReason decodes the member of a cancellation that holds the reason. It returns "" if the
 // member is absent or not a string.
 func CancelReason(n *jsonrpc.Message, member string) string {
-	text, ok := n.Param(member)
-	if !ok || text[0] != '"' {
-		return ""
-	}
-	return clip.String(jsonwire.UnquoteString(text[1:len(text)-1]), 100)
+	text, _ := n.Param(member)
+	return clip.String(jsonwire.Text(text), 100)
 }
 
 // ShuttingDown returns the error for a request that was not finished within d of a shutdown. The

@@ -256,10 +256,16 @@ func firstMember(object []byte, name string) []byte {
 
 // Text returns the value of a JSON string, and "" for other types. The text must be valid.
 func Text(value []byte) string {
-	if len(value) < 2 || value[0] != '"' {
-		return ""
+	s, _ := String(value)
+	return s
+}
+
+// String returns the value of a JSON string. ok is false for other types. The text must be valid.
+func String(value []byte) (s string, ok bool) {
+	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
+		return "", false
 	}
-	return UnquoteString(value[1 : len(value)-1])
+	return UnquoteString(value[1 : len(value)-1]), true
 }
 
 // OneLine returns text without raw line breaks. It returns text itself if it has no line breaks.

@@ -269,7 +269,7 @@ func (mt *modernTasks) ended(w taskWaiter, o outcome) {
 	}
 	status, added := mcp.TaskStatusCompleted, []byte(nil)
 	if o.err == nil {
-		added = append([]byte(`"result":`), era.ResultToModern(nil, withoutRelatedTask(o.result), mcp.MethodToolsCall, nil, era.CacheHints{})...)
+		added = append([]byte(`"result":`), era.ResultToModern(nil, withoutMeta(o.result, mcp.MetaRelatedTask), mcp.MethodToolsCall, nil, era.CacheHints{})...)
 	} else {
 		e := era.ConvertError(o.err, mcp.MethodToolsCall, mt.modern)
 		status = mcp.TaskStatusFailed

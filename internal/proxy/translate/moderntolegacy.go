@@ -339,7 +339,7 @@ func (t *ModernToLegacy) deliver(c *modernCall, o outcome) {
 	}
 	result := o.result
 	if c.hiddenTaskID != "" {
-		result = withoutRelatedTask(result)
+		result = withoutMeta(result, mcp.MetaRelatedTask)
 	}
 	if c.method == mcp.MethodToolsList && t.server.hasTasks() {
 		result = t.tools.learnList(c.params, result)

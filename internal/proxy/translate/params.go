@@ -109,11 +109,11 @@ func withRelatedTask(result []byte, id string) []byte {
 	return result
 }
 
-// withoutRelatedTask removes the task id from the _meta of a result.
-func withoutRelatedTask(result []byte) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
+// withoutMeta removes a member of the _meta of object.
+func withoutMeta(object []byte, name string) []byte {
+	return era.Rewrite(nil, object, func(m *jsonwire.Members) []byte {
 		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-			return withoutMembers(m.Value(), mcp.MetaRelatedTask)
+			return withoutMembers(m.Value(), name)
 		}
 		return m.Value()
 	}, nil)
@@ -121,12 +121,7 @@ func withoutRelatedTask(result []byte) []byte {
 
 // withoutSubscriptionID removes the subscription id from params. It returns nil if nothing is left.
 func withoutSubscriptionID(params []byte) []byte {
-	params = era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-			return withoutMembers(m.Value(), mcp.MetaSubscriptionID)
-		}
-		return m.Value()
-	}, nil)
+	params = withoutMeta(params, mcp.MetaSubscriptionID)
 	if string(params) == "{}" {
 		return nil
 	}
