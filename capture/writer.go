@@ -144,13 +144,11 @@ func (w *Writer) ID() string { return w.id }
 // must not change afterwards; e itself may be reused. After Close it does nothing and returns 0.
 func (w *Writer) Record(e *Event) (n uint64) { return w.record(e, nil) }
 
-// hooked is what a Writer gives to its hooks.
+// hooked is the hooks.Recorder that a Writer gives to its hooks.
 type hooked struct{ w *Writer }
 
-// Wants implements [hooks.Recorder].
 func (h hooked) Wants(size int) bool { return h.w.wants(size) }
 
-// RecordOwned implements [hooks.Recorder].
 func (h hooked) RecordOwned(e *Event, free func()) (n uint64) { return h.w.record(e, free) }
 
 // wants reports whether to record an event of traffic with a payload of size bytes.

@@ -48,7 +48,6 @@ type singleTransport struct {
 	used   atomic.Bool
 }
 
-// Connect implements [Transport].
 func (s *singleTransport) Connect(context.Context) (jsonrpc.Framer, error) {
 	if s.used.Swap(true) {
 		return nil, fmt.Errorf("connect: %w: the transport has only one connection, see client.FramerTransport", ErrNoReconnect)

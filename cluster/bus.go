@@ -106,12 +106,10 @@ func (n *Node) Bus() server.Bus { return serverBus{n} }
 
 const serverTopic = "server"
 
-// Publish implements [server.Bus].
 func (b serverBus) Publish(ctx context.Context, message []byte) error {
 	return b.n.publish(ctx, serverTopic, message)
 }
 
-// Subscribe implements [server.Bus].
 func (b serverBus) Subscribe(ctx context.Context, deliver func(message []byte)) error {
 	stop, err := b.n.subscribe(ctx, serverTopic, deliver)
 	if err != nil {

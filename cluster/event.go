@@ -79,7 +79,6 @@ func parseEventID(id string) (stream string, seq uint64, ok bool) {
 	return id[:dash], seq, err == nil && seq > 0 && eventID(id[:dash], seq) == id
 }
 
-// Append implements [streamable.EventStore].
 func (s *eventStore) Append(ctx context.Context, session, stream string, data []byte) (id string, err error) {
 	if len(data) > maxEvent {
 		return "", fmt.Errorf("append an event: %w: %d bytes, limit %d", ErrTooLarge, len(data), maxEvent)
@@ -136,13 +135,11 @@ func (s *eventStore) After(ctx context.Context, session, id string) (stream stri
 	}), nil
 }
 
-// StreamOf implements [streamable.EventFollower].
 func (s *eventStore) StreamOf(id string) (stream string, ok bool) {
 	stream, _, ok = parseEventID(id)
 	return stream, ok
 }
 
-// Follow implements [streamable.EventFollower].
 func (s *eventStore) Follow(ctx context.Context, session, id string) (stream string, events iter.Seq2[streamable.StoredEvent, error], err error) {
 	stream, after, ok := parseEventID(id)
 	if !ok {
@@ -210,7 +207,6 @@ func joinEvents(stream string, entries iter.Seq2[Entry, error]) iter.Seq2[stream
 	}
 }
 
-// Drop implements [streamable.EventStore].
 func (s *eventStore) Drop(ctx context.Context, session string) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()

@@ -21,7 +21,6 @@ type handlerNodes struct {
 
 func (hn *handlerNodes) topic() string { return "handler " + hn.endpoint }
 
-// Name implements [streamable.Nodes].
 func (hn *handlerNodes) Name() string { return hn.n.id }
 
 // Request implements [streamable.Nodes]. A node that does not reply and is no longer a member does
@@ -35,12 +34,10 @@ func (hn *handlerNodes) Request(ctx context.Context, node string, message []byte
 	return reply, err
 }
 
-// Publish implements [streamable.Nodes].
 func (hn *handlerNodes) Publish(ctx context.Context, message []byte) error {
 	return hn.n.publish(ctx, hn.topic(), append([]byte(hn.n.id), message...))
 }
 
-// Receive implements [streamable.Nodes].
 func (hn *handlerNodes) Receive(handle func(message []byte) (reply []byte)) (stop func(), err error) {
 	// Neither kind of message is delivered after stop: streamable may be gone then.
 	var mu sync.Mutex

@@ -294,7 +294,7 @@ func payload(data []byte) ([]byte, error) {
 	return data[1:], nil
 }
 
-// records is a bucket whose calls are bounded.
+// records is a Records: a bucket whose calls are bounded.
 type records struct {
 	name string
 	Records
@@ -349,7 +349,6 @@ func (r *records) absent(ctx context.Context, key string) error {
 	return r.wrap("get from", callError(ctx, r.Records.Absent(ctx, key)))
 }
 
-// Put implements [Records].
 func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -357,7 +356,6 @@ func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64)
 	return rev, r.wrap("put into", callError(ctx, err))
 }
 
-// Delete implements [Records].
 func (r *records) Delete(ctx context.Context, key string, rev uint64) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()

@@ -163,7 +163,6 @@ func (s *sessionStore) keep(ctx context.Context, rec *sessionRecord, value []byt
 	return err
 }
 
-// View implements [streamable.SessionViewer].
 func (s *sessionStore) View(key string) (saved *streamable.SavedSession, ok bool) {
 	rec, ok := s.views.get(s.key(key))
 	if rec == nil {
@@ -172,7 +171,6 @@ func (s *sessionStore) View(key string) (saved *streamable.SavedSession, ok bool
 	return &rec.Session, true
 }
 
-// Load implements [streamable.SessionStore].
 func (s *sessionStore) Load(ctx context.Context, key string) (*streamable.SavedSession, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -201,7 +199,6 @@ func (s *sessionStore) Load(ctx context.Context, key string) (*streamable.SavedS
 	return &rec.Session, nil
 }
 
-// Watch implements [streamable.SessionWatcher].
 func (s *sessionStore) Watch(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
 	return s.views.follow(ctx, ready, changed)
 }

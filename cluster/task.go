@@ -124,7 +124,6 @@ func (s *taskStore) remember(id, owner string) {
 	s.known[id] = owner
 }
 
-// Create implements [server.TaskStore].
 func (s *taskStore) Create(ctx context.Context, t *server.Task) error {
 	if t.TTL > s.maxTTL {
 		return fmt.Errorf("create task: its TTL is %v, and the store keeps tasks for %v", t.TTL, s.maxTTL)
@@ -192,7 +191,6 @@ func (s *taskStore) discard(ctx context.Context, key string, value []byte, t *se
 	return err
 }
 
-// Task implements [server.TaskStore].
 func (s *taskStore) Task(ctx context.Context, id string) (*server.Task, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -222,7 +220,6 @@ func (s *taskStore) read(ctx context.Context, key string) (*server.Task, error) 
 	return t, err
 }
 
-// Update implements [server.TaskStore].
 func (s *taskStore) Update(ctx context.Context, id string, change func(*server.Task) error) (*server.Task, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -268,7 +265,6 @@ func (s *taskStore) Update(ctx context.Context, id string, change func(*server.T
 	return t, nil
 }
 
-// Wait implements [server.TaskStore].
 func (s *taskStore) Wait(ctx context.Context, id string, version uint64) (*server.Task, error) {
 	key, err := s.findBounded(ctx, id)
 	if err != nil {

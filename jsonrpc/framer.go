@@ -181,7 +181,6 @@ func newFramer(rw io.ReadWriteCloser, opts *FramerOptions) *streamFramer {
 // Framing returns the framing in use. It is FramingAuto until it is known.
 func (f *streamFramer) Framing() Framing { return Framing(f.out.Load()) }
 
-// ReadFrame implements [Framer].
 func (f *streamFramer) ReadFrame() ([]byte, error) {
 	for {
 		frame, err := f.NextFrame()
@@ -194,7 +193,6 @@ func (f *streamFramer) ReadFrame() ([]byte, error) {
 	}
 }
 
-// WriteFrame implements [Framer].
 func (f *streamFramer) WriteFrame(msg []byte) error {
 	if n := len(msg) + headerRoom; n > minBuffer {
 		buf := f.newBuffer(n)
@@ -214,10 +212,8 @@ func (f *streamFramer) WriteFrame(msg []byte) error {
 // writeBuffers holds memory for frames that are written.
 var writeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Close implements [Framer].
 func (f *streamFramer) Close() error { return f.rw.Close() }
 
-// NextFrame implements rpc.Source.
 func (f *streamFramer) NextFrame() ([]byte, error) {
 	if f.framing == FramingAuto {
 		for f.start < f.end && isSpace(f.buf[f.start]) {
@@ -235,7 +231,6 @@ func (f *streamFramer) NextFrame() ([]byte, error) {
 	return f.nextLine()
 }
 
-// Fill implements rpc.Source.
 func (f *streamFramer) Fill(idle bool) error {
 	if f.readErr != nil {
 		return f.readErr
@@ -405,13 +400,10 @@ func putBuffer(b []byte) {
 	}
 }
 
-// BufferSize implements rpc.Source.
 func (f *streamFramer) BufferSize() int { return len(f.buf) }
 
-// Release implements rpc.Source.
 func (f *streamFramer) Release(frame []byte) { putBuffer(frame) }
 
-// Detach implements rpc.Source.
 func (f *streamFramer) Detach() {
 	f.line = nil
 	n := max(minBuffer, f.end-f.start)
@@ -424,7 +416,6 @@ func (f *streamFramer) Detach() {
 	f.scanned, f.end, f.start = f.scanned-f.start, f.end-f.start, 0
 }
 
-// BeginFrame implements rpc.Source.
 func (f *streamFramer) BeginFrame(dst []byte) []byte {
 	if Framing(f.out.Load()) == FramingHeader {
 		return append(dst, headerBlank...)
@@ -432,7 +423,6 @@ func (f *streamFramer) BeginFrame(dst []byte) []byte {
 	return dst
 }
 
-// FinishFrame implements rpc.Source.
 func (f *streamFramer) FinishFrame(dst []byte, start int) []byte {
 	if dst[start] == headerBlank[0] { // not f.out, which may have become known since begin
 		return putHeader(dst, start)
@@ -440,7 +430,6 @@ func (f *streamFramer) FinishFrame(dst []byte, start int) []byte {
 	return append(dst, '\n')
 }
 
-// WriteFrames implements rpc.Source.
 func (f *streamFramer) WriteFrames(p []byte) error {
 	n, err := f.rw.Write(p)
 	if err == nil && n < len(p) {
@@ -449,7 +438,6 @@ func (f *streamFramer) WriteFrames(p []byte) error {
 	return err
 }
 
-// TryWriteFrames implements rpc.Source.
 func (f *streamFramer) TryWriteFrames(p []byte) int {
 	if f.try == nil {
 		return 0

@@ -248,21 +248,18 @@ func (cc chainContext) Value(key any) any {
 	return cc.Context.Value(key)
 }
 
-// A sessionContext is the context of messages that belong to no request of the session. It ends
-// with the connection. It is created on demand, since most sessions need none.
+// A sessionContext is the context.Context of messages that belong to no request of the session. It
+// ends with the connection. It is created on demand, since most sessions need none.
 type sessionContext struct {
 	// Context supplies the values.
 	context.Context
 	conn *rpc.Conn
 }
 
-// Deadline implements [context.Context].
 func (sc *sessionContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Done implements [context.Context].
 func (sc *sessionContext) Done() <-chan struct{} { return sc.conn.Done() }
 
-// Err implements [context.Context].
 func (sc *sessionContext) Err() error {
 	select {
 	case <-sc.conn.Done():

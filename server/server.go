@@ -564,11 +564,10 @@ func (s *Server) readHints() era.CacheHints {
 	return era.CacheHints{TTLMillis: max(s.opts.Cache.ReadTTL.Milliseconds(), 0), Public: s.opts.Cache.ReadPublic}
 }
 
-// A transportBackend is the server as package backend has it, for transports that deliver each
+// A transportBackend is the server as a backend.Backend, for transports that deliver each
 // message separately.
 type transportBackend struct{ srv *Server }
 
-// OpenSession implements [backend.Backend].
 func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key string) (c *rpc.Conn, missed func(), end func(over bool)) {
 	s := b.srv
 	s.start()
@@ -594,7 +593,6 @@ func (b transportBackend) OpenSession(ctx context.Context, out rpc.Sender, key s
 	}
 }
 
-// OpenStateless implements [backend.Backend].
 func (b transportBackend) OpenStateless() *rpc.Conn {
 	s := b.srv
 	if s.eras.modern == nil {
@@ -608,12 +606,10 @@ func (b transportBackend) OpenStateless() *rpc.Conn {
 	return sess.peer.conn
 }
 
-// Revisions implements [backend.Backend].
 func (b transportBackend) Revisions() []mcp.Revision {
 	return append([]mcp.Revision(nil), b.srv.opts.Revisions...)
 }
 
-// SharedKeys implements [backend.Backend].
 func (b transportBackend) SharedKeys() (ring *seal.Ring, name string) {
 	if !b.srv.keysGiven {
 		return nil, b.srv.name
@@ -621,10 +617,8 @@ func (b transportBackend) SharedKeys() (ring *seal.Ring, name string) {
 	return &b.srv.opts.StateKeys.ring, b.srv.name
 }
 
-// HasBus implements [backend.Backend].
 func (b transportBackend) HasBus() bool { return b.srv.bus != nil }
 
-// WithIdentity implements [backend.Backend].
 func (b transportBackend) WithIdentity(ctx context.Context, id, address string) context.Context {
 	if id == "" && b.srv.limits == nil && !b.srv.opts.Input.SingleUseState {
 		return ctx // the identity is never used

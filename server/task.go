@@ -287,7 +287,6 @@ func (t *Task) clone() *Task {
 	return &c
 }
 
-// Create implements TaskStore.
 func (m *memoryTaskStore) Create(_ context.Context, t *Task) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -335,7 +334,6 @@ func (m *memoryTaskStore) find(id string) (*storedTask, error) {
 	return st, nil
 }
 
-// Task implements TaskStore.
 func (m *memoryTaskStore) Task(_ context.Context, id string) (*Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -346,7 +344,6 @@ func (m *memoryTaskStore) Task(_ context.Context, id string) (*Task, error) {
 	return st.clone(), nil
 }
 
-// Update implements TaskStore.
 func (m *memoryTaskStore) Update(_ context.Context, id string, change func(*Task) error) (*Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -367,7 +364,6 @@ func (m *memoryTaskStore) Update(_ context.Context, id string, change func(*Task
 	return t, nil
 }
 
-// Wait implements TaskStore.
 func (m *memoryTaskStore) Wait(ctx context.Context, id string, version uint64) (*Task, error) {
 	for {
 		m.mu.Lock()
@@ -400,7 +396,6 @@ func waitUntil(ctx context.Context, changed <-chan struct{}, deadline time.Time)
 	return nil
 }
 
-// Tasks implements TaskStore.
 func (m *memoryTaskStore) Tasks(_ context.Context, owner, after string, limit int) ([]*Task, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -432,28 +427,23 @@ func catchPanic[T any](fn func() (T, error)) (v T, err error) {
 	return fn()
 }
 
-// Create implements TaskStore.
 func (g guardedTaskStore) Create(ctx context.Context, t *Task) error {
 	_, err := catchPanic(func() (*Task, error) { return t, g.TaskStore.Create(ctx, t) })
 	return err
 }
 
-// Task implements TaskStore.
 func (g guardedTaskStore) Task(ctx context.Context, id string) (*Task, error) {
 	return catchPanic(func() (*Task, error) { return g.TaskStore.Task(ctx, id) })
 }
 
-// Update implements TaskStore.
 func (g guardedTaskStore) Update(ctx context.Context, id string, change func(*Task) error) (*Task, error) {
 	return catchPanic(func() (*Task, error) { return g.TaskStore.Update(ctx, id, change) })
 }
 
-// Wait implements TaskStore.
 func (g guardedTaskStore) Wait(ctx context.Context, id string, version uint64) (*Task, error) {
 	return catchPanic(func() (*Task, error) { return g.TaskStore.Wait(ctx, id, version) })
 }
 
-// Tasks implements TaskStore.
 func (g guardedTaskStore) Tasks(ctx context.Context, owner, after string, limit int) ([]*Task, error) {
 	return catchPanic(func() ([]*Task, error) { return g.TaskStore.Tasks(ctx, owner, after, limit) })
 }

@@ -304,7 +304,6 @@ type taskRequester struct {
 	waiting int
 }
 
-// ask implements inputRequester.
 func (rq *taskRequester) ask(ctx context.Context, requests []*inputRequest) error {
 	run := rq.run
 	run.mu.Lock()

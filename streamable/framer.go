@@ -36,9 +36,9 @@ const (
 	cancelGrace  = 10 * time.Second // for a canceled legacy request
 )
 
-// A framer is one connection: a stateless one to a modern server, or a session of a legacy one. It
-// has a goroutine for each HTTP request in flight, and one for each stream that a legacy server
-// keeps open. They send received messages to in, and end with ctx.
+// A framer is the jsonrpc.Framer of one connection: a stateless one to a modern server, or a
+// session of a legacy one. It has a goroutine for each HTTP request in flight, and one for each
+// stream that a legacy server keeps open. They send received messages to in, and end with ctx.
 type framer struct {
 	transport *Transport
 	log       *slog.Logger
@@ -116,7 +116,6 @@ func newFramer(ctx context.Context, t *Transport) *framer {
 	return f
 }
 
-// ReadFrame implements [jsonrpc.Framer].
 func (f *framer) ReadFrame() ([]byte, error) {
 	frame, _, err := f.Receive()
 	return frame, err
@@ -169,10 +168,8 @@ func (f *framer) finishLocked(err error) {
 	}
 }
 
-// OnResponse implements [rpc.MessageTransport].
 func (f *framer) OnResponse(answer func([]byte) error) { f.deliverAnswer = answer }
 
-// WriteFrame implements [jsonrpc.Framer].
 func (f *framer) WriteFrame(msg []byte) error { return f.Post(context.Background(), msg) }
 
 // Post implements [rpc.MessageTransport]. A request's error becomes the error of its call.

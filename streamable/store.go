@@ -159,7 +159,7 @@ type memoryUse struct{ bytes, index int }
 
 func (u *memoryUse) use() *memoryUse { return u }
 
-// A memoryHeap has the largest item at its root.
+// A memoryHeap is a heap.Interface with the largest item at its root.
 type memoryHeap []interface{ use() *memoryUse }
 
 func (h memoryHeap) Len() int           { return len(h) }
@@ -169,14 +169,12 @@ func (h memoryHeap) Swap(i, j int) {
 	h[i].use().index, h[j].use().index = i, j
 }
 
-// Push implements [heap.Interface].
 func (h *memoryHeap) Push(x any) {
 	u := x.(interface{ use() *memoryUse })
 	u.use().index = len(*h)
 	*h = append(*h, u)
 }
 
-// Pop implements [heap.Interface].
 func (h *memoryHeap) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
@@ -354,7 +352,6 @@ func (m *memoryEvents) After(_ context.Context, session, id string) (stream stri
 	}, nil
 }
 
-// Drop implements [EventStore].
 func (m *memoryEvents) Drop(_ context.Context, session string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -633,7 +630,6 @@ func (w *sessionWatch) report(s storedSession) {
 
 var errSessionsMissed = errors.New("streamable: changes of sessions came faster than they were handled")
 
-// Watch implements [SessionWatcher].
 func (m *memorySessions) Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error {
 	w := &sessionWatch{pending: make(chan storedSession, maxUnwatched), missed: make(chan struct{})}
 	m.mu.Lock()
@@ -657,7 +653,6 @@ func (m *memorySessions) Watch(ctx context.Context, ready func(), changed func(k
 	}
 }
 
-// Load implements [SessionStore].
 func (m *memorySessions) Load(_ context.Context, key string) (*SavedSession, error) {
 	now := time.Now()
 	m.mu.Lock()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A boundedListener accepts no connections beyond a limit. Further ones wait in the bounded queue
-// of the operating system.
+// A boundedListener is a net.Listener that accepts no connections beyond a limit. Further ones wait
+// in the bounded queue of the operating system.
 type boundedListener struct {
 	net.Listener
 	connLimits
@@ -41,7 +41,6 @@ func newBoundedListener(l net.Listener, b connLimits, log *slog.Logger) *bounded
 // warnInterval is the shortest interval between warnings of too many connections.
 const warnInterval = time.Minute
 
-// Accept implements [net.Listener].
 func (l *boundedListener) Accept() (net.Conn, error) {
 	select {
 	case l.slots <- struct{}{}:
@@ -116,7 +115,6 @@ func (l *boundedListener) drain(ctx context.Context) {
 	}
 }
 
-// Close implements [net.Listener].
 func (l *boundedListener) Close() error {
 	l.once.Do(func() {
 		close(l.done)
@@ -132,10 +130,10 @@ func (l *boundedListener) Close() error {
 // underlying connection when a call is about to wait, and keeps it unless it is too late. If it
 // turns out too early, the wait continues with the right one. Callers see no difference.
 //
-// A boundedConn also limits writes without a deadline, and the time for a request's header once the
-// header has begun. It does not record when each write, or each wait for a request, began: an
-// underlying deadline of an earlier one may serve, but only once, so that a limit may last twice as
-// long.
+// A boundedConn is a net.Conn that also limits writes without a deadline, and the time for a
+// request's header once the header has begun. It does not record when each write, or each wait for
+// a request, began: an underlying deadline of an earlier one may serve, but only once, so that a
+// limit may last twice as long.
 //
 // It is small: a server has many, and each request finds its own out of the processor's cache.
 type boundedConn struct {
@@ -217,7 +215,6 @@ func clearImplied(c net.Conn) {
 	}
 }
 
-// Close implements [net.Conn].
 func (c *boundedConn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() { <-c.limits.slots })
@@ -232,7 +229,6 @@ func (c *boundedConn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// Read implements [net.Conn].
 func (c *boundedConn) Read(b []byte) (int, error) {
 	d := &c.reads
 	if c.readingHeader {
@@ -292,7 +288,6 @@ func (c *boundedConn) writeJoined() error {
 	return err
 }
 
-// Write implements [net.Conn].
 func (c *boundedConn) Write(b []byte) (written int, err error) {
 	if c.joined == nil {
 		return c.writeParts(b)
@@ -336,12 +331,10 @@ func (c *boundedConn) write(part []byte) (written int, err error) {
 	}
 }
 
-// SetDeadline implements [net.Conn].
 func (c *boundedConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline implements [net.Conn].
 func (c *boundedConn) SetReadDeadline(t time.Time) error {
 	if c.reads.implied.Load() { // see onConnState
 		if c.waitingForRequest {
@@ -352,7 +345,6 @@ func (c *boundedConn) SetReadDeadline(t time.Time) error {
 	return c.setWanted(&c.reads, t)
 }
 
-// SetWriteDeadline implements [net.Conn].
 func (c *boundedConn) SetWriteDeadline(t time.Time) error { return c.setWanted(&c.writes, t) }
 
 // A deadline is the deadline of one direction of a connection. While no call waits, the underlying

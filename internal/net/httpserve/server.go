@@ -322,7 +322,7 @@ func (sh *serverHandler) recoverPanic(w *trackingWriter, r *http.Request) {
 // JSON-RPC, since most clients speak MCP; for others, any text would do.
 const panicResponse = `{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}` + "\n"
 
-// A trackingWriter records the state of a request and its response.
+// A trackingWriter is an http.ResponseWriter that records the state of a request and its response.
 type trackingWriter struct {
 	http.ResponseWriter
 	// ctx is the context of the request from net/http.
@@ -408,7 +408,6 @@ func (w *trackingWriter) writeAndFlush(b []byte) error {
 	return w.FlushError()
 }
 
-// WriteHeader implements [http.ResponseWriter].
 func (w *trackingWriter) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		w.wroteHeader = true
@@ -416,13 +415,11 @@ func (w *trackingWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements [http.ResponseWriter].
 func (w *trackingWriter) Write(b []byte) (int, error) {
 	w.wroteHeader = true
 	return w.ResponseWriter.Write(b)
 }
 
-// Flush implements [http.Flusher].
 func (w *trackingWriter) Flush() { w.FlushError() }
 
 // FlushError is for [http.ResponseController].

@@ -41,7 +41,7 @@ func (b *Bridge) Relay() relay.Handler {
 // maxInFlightPerCaller is the default of streamable.Options.MaxInFlightPerCaller.
 const maxInFlightPerCaller = 2048
 
-// An httpHandler connects the HTTP handler to the bridge.
+// An httpHandler is the relay.Handler that connects the HTTP handler to the bridge.
 type httpHandler struct {
 	b *Bridge
 
@@ -52,13 +52,10 @@ type httpHandler struct {
 	defaults map[string]*group
 }
 
-// Revisions implements relay.Handler.
 func (h *httpHandler) Revisions() []mcp.Revision { return h.b.opts.ClientEra.revisions() }
 
-// Serve implements relay.Handler.
 func (h *httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.b.Serve(ctx, f) }
 
-// Session implements relay.Handler.
 func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
 	cl, err := h.b.newClientFor(callerOf(ctx), out, principalIDOf(ctx), false)
 	if err != nil {
@@ -80,7 +77,6 @@ func (rejectedPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectedPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
 func (rejectedPeer) Close()                                                 {}
 
-// Stateless implements relay.Handler.
 func (h *httpHandler) Stateless() relay.Peer {
 	if h.b.opts.ClientEra == EraLegacy {
 		return nil
@@ -114,7 +110,7 @@ func callPrincipalOf(ctx context.Context) string {
 	return principalIDOf(ctx)
 }
 
-// A sessionPeer is the peer of one session.
+// A sessionPeer is the relay.Peer of one session.
 type sessionPeer struct{ cl *client }
 
 // Request implements relay.Peer. A legacy client that disconnects does not cancel, so ctx
@@ -123,19 +119,16 @@ func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Mess
 	return p.cl.roundTrip(ctx, frame, m, out, dst)
 }
 
-// Notification implements relay.Peer.
 func (p *sessionPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
 	p.cl.notification(ctx, frame, m)
 }
 
-// Response implements relay.Peer.
 func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
 	p.cl.response(ctx, frame, m)
 }
 
-// Close implements relay.Peer.
 func (p *sessionPeer) Close() { p.cl.close() }
 
 // roundTrip forwards a request and waits for the response. Meanwhile it sends the messages of the
@@ -215,7 +208,7 @@ func copyMessage(own *jsonrpc.Message, frame []byte, m *jsonrpc.Message) ([]byte
 	return frame, own
 }
 
-// A statelessPeer is the peer of all requests without a session.
+// A statelessPeer is the relay.Peer of all requests without a session.
 type statelessPeer struct{ handler *httpHandler }
 
 // A group is the client for requests of one principal that may share a session with a legacy
@@ -243,7 +236,6 @@ func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Me
 	return g.client.roundTrip(ctx, frame, m, out, dst)
 }
 
-// Notification implements relay.Peer.
 func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	g, err := p.handler.acquire(ctx, frame)
 	if err != nil {
@@ -257,7 +249,6 @@ func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonr
 // Response implements relay.Peer. Modern clients send no responses.
 func (p *statelessPeer) Response(context.Context, []byte, *jsonrpc.Message) {}
 
-// Close implements relay.Peer.
 func (p *statelessPeer) Close() {
 	p.handler.mu.Lock()
 	groups := p.handler.groups

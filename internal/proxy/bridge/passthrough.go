@@ -70,7 +70,6 @@ func (p *passthrough) addClient(cl *client) {
 	p.clients[cl] = new(clientState)
 }
 
-// request implements codec.
 func (p *passthrough) request(c *call, frame []byte, m *jsonrpc.Message) {
 	if p.session != nil {
 		p.session.request(c, frame, m)
@@ -228,7 +227,6 @@ func (p *passthrough) sendCancellation(c *call, why string) {
 	p.upstream.cancelCall(c.serverID, queuedMessage{frame: cancellation(c.serverID, why)})
 }
 
-// notification implements codec.
 func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	switch string(m.Method) {
 	case mcp.NotificationCancelled:
@@ -284,7 +282,6 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 	return frame, !p.upstream.queue.withdraw(c.serverID) && !c.asksForTask
 }
 
-// response implements codec.
 func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	p.mu.Lock()
 	a := p.serverRequests[m.ID.Key()]
@@ -298,14 +295,12 @@ func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, eve
 	p.forward(cl, frame, event)
 }
 
-// abandon implements codec.
 func (p *passthrough) abandon(c *call) {
 	if p.giveUp(c) {
 		p.sendCancellation(c, "the client disconnected")
 	}
 }
 
-// removeClient implements codec.
 func (p *passthrough) removeClient(cl *client) {
 	p.mu.Lock()
 	delete(p.clients, cl)
@@ -342,7 +337,6 @@ func (p *passthrough) removeClient(cl *client) {
 	}
 }
 
-// received implements codec.
 func (p *passthrough) received(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	switch m.Kind {
 	case jsonrpc.KindRequest:
@@ -386,7 +380,6 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	c.finishParsed(frame, m.Kind == jsonrpc.KindError, p.provenance(event))
 }
 
-// callFailed implements codec.
 func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
 	p.mu.Lock()
 	c := p.calls[id.Key()]
@@ -411,7 +404,6 @@ func errorMessage(id jsonrpc.ID, e *jsonrpc.Error) *jsonrpc.Message {
 	return m
 }
 
-// disconnected implements codec.
 func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	closed := err == errUpstreamClosed
 	unsentIDs := map[string]bool{}
@@ -445,7 +437,6 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	}
 }
 
-// wantsConnection implements codec.
 func (p *passthrough) wantsConnection() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -469,7 +469,7 @@ func endReason(err error) string {
 // clientClosed is the reason if the client gave up.
 const clientClosed = "client closed"
 
-// A recordedBody records the end of a response.
+// A recordedBody is the io.ReadCloser of a response. It records the end.
 type recordedBody struct {
 	io.ReadCloser
 	request   *upstreamRequest
@@ -477,7 +477,6 @@ type recordedBody struct {
 	once      sync.Once
 }
 
-// Read implements io.Reader.
 func (b *recordedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -486,7 +485,6 @@ func (b *recordedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *recordedBody) Close() error {
 	b.once.Do(func() { b.request.responseEnded(clientClosed, false) })
 	return b.ReadCloser.Close()
@@ -711,19 +709,17 @@ func (r *recording) clearStream(session uint64, x *exchange) {
 	}
 }
 
-// A recordedWriter records the head of the response.
+// A recordedWriter is an http.ResponseWriter that records the head of the response.
 type recordedWriter struct {
 	http.ResponseWriter
 	x *exchange
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *recordedWriter) WriteHeader(status int) {
 	w.x.recordResponse(status, w.Header())
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *recordedWriter) Write(p []byte) (int, error) {
 	w.x.recordResponse(http.StatusOK, w.Header())
 	w.x.recordEndpoint(p)
@@ -766,7 +762,7 @@ func (w *recordedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap supports http.ResponseController.
 func (w *recordedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// A recordedConn is a hijacked connection. Its end is the end of the exchange.
+// A recordedConn is a hijacked net.Conn. Its end is the end of the exchange.
 type recordedConn struct {
 	net.Conn
 	x *exchange
@@ -781,7 +777,6 @@ func (c *recordedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (c *recordedConn) Close() error {
 	c.x.recordEnd("")
 	return c.Conn.Close()

@@ -242,7 +242,6 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 	}
 }
 
-// request implements codec.
 func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	if err := t.upstream.unavailable(); err != nil {
 		c.fail(t.b.clientError(err))
@@ -275,7 +274,6 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	signal(t.upstream.queue.notify) // the machine may wait for a connection
 }
 
-// notification implements codec.
 func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	var c *call
 	id, cancels := m.Param("requestId")
@@ -315,7 +313,6 @@ func (t *translator) canceledCallLocked(cl *client, id jsonrpc.ID) *call {
 	return nil
 }
 
-// response implements codec.
 func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
 	t.mu.Lock()
 	sparse.Delete(&t.serverRequests, m.ID.Key())
@@ -323,7 +320,6 @@ func (t *translator) response(cl *client, frame []byte, m *jsonrpc.Message, even
 	t.step(cl.rec, event, func(now time.Time) []translate.Out { return t.machine.FromDownstream(now, frame, 0) })
 }
 
-// abandon implements codec.
 func (t *translator) abandon(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -334,7 +330,6 @@ func (t *translator) abandon(c *call) {
 	sparse.Delete(&t.callsByStream, c.stream)
 }
 
-// removeClient implements codec.
 func (t *translator) removeClient(cl *client) {
 	if t.shared != nil {
 		t.detach(cl)
@@ -352,7 +347,6 @@ func (t *translator) removeClient(cl *client) {
 	}
 }
 
-// close implements codec.
 func (t *translator) close() { t.shutdown() }
 
 // shutdown ends all that is pending. It reports false if it was called before.
@@ -371,13 +365,11 @@ func (t *translator) shutdown() bool {
 	return true
 }
 
-// received implements codec.
 func (t *translator) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID, event uint64) {
 	call, _ := intOf(on)
 	t.step(t.upstream.rec, event, func(now time.Time) []translate.Out { return t.machine.FromUpstream(now, frame, call) })
 }
 
-// callFailed implements codec.
 func (t *translator) callFailed(id jsonrpc.ID, err error) {
 	if n, ok := intOf(id); ok {
 		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
@@ -391,12 +383,10 @@ func intOf(id jsonrpc.ID) (int64, bool) {
 	return n, err == nil
 }
 
-// messagesLost implements codec.
 func (t *translator) messagesLost() {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out { return t.machine.NotificationsLost(now) })
 }
 
-// reconnected implements codec.
 func (t *translator) reconnected() error {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
 		if !t.down {
@@ -410,7 +400,6 @@ func (t *translator) reconnected() error {
 	return nil
 }
 
-// disconnected implements codec.
 func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
 		t.down = true
@@ -426,7 +415,6 @@ func (t *translator) disconnected(err error, unsent []queuedMessage) {
 	})
 }
 
-// wantsConnection implements codec.
 func (t *translator) wantsConnection() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -218,28 +218,23 @@ type timer struct {
 	index int
 }
 
-// timers is a heap of timers, the next one first.
+// timers is the heap.Interface of timers, the next one first.
 type timers []*timer
 
-// Len implements [heap.Interface].
 func (t timers) Len() int { return len(t) }
 
-// Less implements [heap.Interface].
 func (t timers) Less(i, j int) bool { return t[i].at.Before(t[j].at) }
 
-// Swap implements [heap.Interface].
 func (t timers) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
 	t[i].index, t[j].index = i, j
 }
 
-// Push implements [heap.Interface].
 func (t *timers) Push(x any) {
 	x.(*timer).index = len(*t)
 	*t = append(*t, x.(*timer))
 }
 
-// Pop implements [heap.Interface].
 func (t *timers) Pop() any {
 	old := *t
 	last := old[len(old)-1]
