@@ -345,6 +345,11 @@ const (
 	HTTPFailed    Status = "http"       // HTTP error without a response message; see Row.Code
 )
 
+// IsFailure reports whether a request failed in any way.
+func (s Status) IsFailure() bool {
+	return s == Failed || s == ToolFailed || s == HTTPFailed || s == Unanswered
+}
+
 // Word returns the status in the words of all views. Filters accept them too.
 func (s Status) Word() string {
 	switch s {

@@ -347,8 +347,7 @@ func Rules(w io.Writer, rules []*check.Rule, opts *TextOptions) error {
 	}
 	for _, r := range rules {
 		pad := strings.Repeat(" ", width-len(r.ID))
-		severity := opts.severity(r.Severity) + strings.Repeat(" ", len("warning")-len(r.Severity.String()))
-		b.WriteString(opts.paint("1", r.ID) + pad + "  " + severity + "  " + r.Title + " (" + revisionList(r.Revisions) + ")\n")
+		b.WriteString(opts.paint("1", r.ID) + pad + "  " + opts.severity(r.Severity) + strings.Repeat(" ", len("warning")-len(r.Severity.String())) + "  " + r.Title + " (" + revisionList(r.Revisions) + ")\n")
 	}
 	return b.Flush()
 }
@@ -527,19 +526,18 @@ func junitText(g group) string {
 // (https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html) that reports need.
 
 type (
-	sarifLog struct {
+	// A sarifPart is an object with one member.
+	sarifPart map[string]string
+	sarifLog  struct {
 		Schema  string     `json:"$schema"`
 		Version string     `json:"version"`
 		Runs    []sarifRun `json:"runs"`
 	}
 	sarifRun struct {
-		Tool       sarifTool     `json:"tool"`
-		Artifacts  []sarifFile   `json:"artifacts,omitempty"`
-		Results    []sarifResult `json:"results"`
-		ColumnKind string        `json:"columnKind"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
+		Tool       map[string]sarifDriver `json:"tool"`
+		Artifacts  []map[string]sarifPart `json:"artifacts,omitempty"`
+		Results    []sarifResult          `json:"results"`
+		ColumnKind string                 `json:"columnKind"`
 	}
 	sarifDriver struct {
 		Name    string      `json:"name"`
@@ -547,39 +545,24 @@ type (
 		Rules   []sarifRule `json:"rules"`
 	}
 	sarifRule struct {
-		ID      string        `json:"id"`
-		Short   sarifText     `json:"shortDescription"`
-		Full    sarifText     `json:"fullDescription"`
-		HelpURI string        `json:"helpUri"`
-		Help    sarifText     `json:"help"`
-		Default sarifSeverity `json:"defaultConfiguration"`
-	}
-	sarifSeverity struct {
-		Level string `json:"level"`
-	}
-	sarifText struct {
-		Text string `json:"text"`
-	}
-	sarifFile struct {
-		Location sarifURI `json:"location"`
-	}
-	sarifURI struct {
-		URI string `json:"uri"`
+		ID      string    `json:"id"`
+		Short   sarifPart `json:"shortDescription"`
+		Full    sarifPart `json:"fullDescription"`
+		HelpURI string    `json:"helpUri"`
+		Help    sarifPart `json:"help"`
+		Default sarifPart `json:"defaultConfiguration"`
 	}
 	sarifResult struct {
 		RuleID     string          `json:"ruleId"`
 		RuleIndex  int             `json:"ruleIndex"`
 		Level      string          `json:"level"`
-		Message    sarifText       `json:"message"`
+		Message    sarifPart       `json:"message"`
 		Locations  []sarifLocation `json:"locations"`
 		Properties sarifProperties `json:"properties"`
 	}
 	sarifLocation struct {
-		Physical *sarifPhysical `json:"physicalLocation,omitempty"`
-		Logical  []sarifLogical `json:"logicalLocations"`
-	}
-	sarifPhysical struct {
-		Artifact sarifURI `json:"artifactLocation"`
+		Physical map[string]sarifPart `json:"physicalLocation,omitempty"`
+		Logical  []sarifLogical       `json:"logicalLocations"`
 	}
 	sarifLogical struct {
 		Name string `json:"name"`
@@ -598,15 +581,12 @@ type (
 // edit the lines of a capture. It returns errors of w.
 func SARIF(w io.Writer, r *Report) error {
 	run := sarifRun{ColumnKind: "utf16CodeUnits", Results: []sarifResult{}}
-	run.Tool.Driver = sarifDriver{Name: r.Tool, Version: r.Version, Rules: []sarifRule{}}
-	if r.Tool == "" {
-		run.Tool.Driver.Name = "mcpwire"
-	}
+	driver := sarifDriver{Name: cmp.Or(r.Tool, "mcpwire"), Version: r.Version, Rules: []sarifRule{}}
 	index := map[string]int{}
 	add := func(rule *check.Rule) {
-		index[rule.ID] = len(run.Tool.Driver.Rules)
-		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{
-			ID: rule.ID, Short: sarifText{rule.Title}, Full: sarifText{rule.Why}, HelpURI: rule.URL, Help: sarifText{rule.Fix}, Default: sarifSeverity{sarifLevel(rule.Severity)},
+		index[rule.ID] = len(driver.Rules)
+		driver.Rules = append(driver.Rules, sarifRule{
+			ID: rule.ID, Short: sarifPart{"text": rule.Title}, Full: sarifPart{"text": rule.Why}, HelpURI: rule.URL, Help: sarifPart{"text": rule.Fix}, Default: sarifPart{"level": sarifLevel(rule.Severity)},
 		})
 	}
 	for _, rule := range r.rules() {
@@ -614,7 +594,7 @@ func SARIF(w io.Writer, r *Report) error {
 	}
 	for _, s := range r.Sources {
 		if s != "-" {
-			run.Artifacts = append(run.Artifacts, sarifFile{sarifURI{fileURI(s)}})
+			run.Artifacts = append(run.Artifacts, map[string]sarifPart{"location": {"uri": fileURI(s)}})
 		}
 	}
 	for _, f := range r.Results {
@@ -623,6 +603,7 @@ func SARIF(w io.Writer, r *Report) error {
 		}
 		run.Results = append(run.Results, sarifOf(f, index[f.Rule.ID]))
 	}
+	run.Tool = map[string]sarifDriver{"driver": driver}
 	return encode(w, sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}})
 }
 
@@ -633,10 +614,10 @@ func sarifOf(f Result, index int) sarifResult {
 	}
 	loc := sarifLocation{Logical: []sarifLogical{{Name: "event " + utoa(f.Event), Full: full, Kind: "member"}}}
 	if f.Source != "" && f.Source != "-" {
-		loc.Physical = &sarifPhysical{sarifURI{fileURI(f.Source)}}
+		loc.Physical = map[string]sarifPart{"artifactLocation": {"uri": fileURI(f.Source)}}
 	}
 	return sarifResult{
-		RuleID: f.Rule.ID, RuleIndex: index, Level: sarifLevel(f.Rule.Severity), Message: sarifText{f.Message}, Locations: []sarifLocation{loc},
+		RuleID: f.Rule.ID, RuleIndex: index, Level: sarifLevel(f.Rule.Severity), Message: sarifPart{"text": f.Message}, Locations: []sarifLocation{loc},
 		Properties: sarifProperties{f.Event, f.Related, f.Method, revisionName(f.Revision)},
 	}
 }

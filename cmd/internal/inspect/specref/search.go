@@ -112,18 +112,12 @@ func matchesWord(word, want string) bool {
 
 // WriteHits writes what a search has found.
 func WriteHits(w io.Writer, hits []Hit, style Style) error {
-	p := newPrinter(style)
-	for i, h := range hits {
-		if i > 0 {
-			p.line("")
-		}
+	return writeEach(w, style, hits, func(p *printer, h Hit) {
 		where := h.Revisions[0]
 		if last := h.Revisions[len(h.Revisions)-1]; last != where {
 			where += " to " + last
 		}
 		p.line(fmt.Sprintf("%s (%s)", p.Strong(h.Word), where))
 		p.wrap("  ", "  ", h.Text)
-	}
-	_, err := w.Write(p.Bytes())
-	return err
+	})
 }

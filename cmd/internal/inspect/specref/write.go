@@ -22,12 +22,17 @@ type Style struct {
 
 // Write writes entries as text. It returns the error of w.
 func Write(w io.Writer, entries []*Entry, style Style) error {
+	return writeEach(w, style, entries, (*printer).entry)
+}
+
+// writeEach writes the items of a list with blank lines between them.
+func writeEach[T any](w io.Writer, style Style, list []T, write func(p *printer, item T)) error {
 	p := newPrinter(style)
-	for i, e := range entries {
+	for i, item := range list {
 		if i > 0 {
 			p.line("")
 		}
-		p.entry(e)
+		write(p, item)
 	}
 	_, err := w.Write(p.Bytes())
 	return err
@@ -35,16 +40,10 @@ func Write(w io.Writer, entries []*Entry, style Style) error {
 
 // WriteIndex writes an index as text. It returns the error of w.
 func WriteIndex(w io.Writer, groups []Group, style Style) error {
-	p := newPrinter(style)
-	for i, g := range groups {
-		if i > 0 {
-			p.line("")
-		}
+	return writeEach(w, style, groups, func(p *printer, g Group) {
 		p.line(p.Strong(g.Title))
 		p.list("  ", g.Words)
-	}
-	_, err := w.Write(p.Bytes())
-	return err
+	})
 }
 
 // A printer collects the output.

@@ -3,6 +3,7 @@ package detail
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -266,21 +267,14 @@ func (w *contentWriter) block(v []byte, role string, structured []byte) {
 }
 
 func (w *contentWriter) messages(v []byte) {
-	if !isArray(v) {
-		return
-	}
-	for el := jsonwire.ArrayElements(v); el.Next(); {
-		role := safeText(jsonwire.Text(jsonwire.Lookup(el.Value(), "role")))
-		w.blocks(jsonwire.Lookup(el.Value(), "content"), role, nil)
+	for m := range elements(v) {
+		w.blocks(jsonwire.Lookup(m, "content"), safeText(jsonwire.Text(jsonwire.Lookup(m, "role"))), nil)
 	}
 }
 
 func (w *contentWriter) resources(v []byte) {
-	if !isArray(v) {
-		return
-	}
-	for el := jsonwire.ArrayElements(v); el.Next(); {
-		w.resource(Block{}, el.Value())
+	for r := range elements(v) {
+		w.resource(Block{}, r)
 	}
 }
 
@@ -318,12 +312,11 @@ func (w *contentWriter) list(name string, v []byte) {
 			id = "uriTemplate"
 		}
 	}
-	for el := jsonwire.ArrayElements(v); el.Next(); {
+	for item := range elements(v) {
 		if len(t.Rows) == maxTableRows || w.left <= 0 {
 			t.OmittedRows++
 			continue
 		}
-		item := el.Value()
 		second := strings.Join(argumentNames(item), ", ")
 		if id != "name" {
 			second = jsonwire.Text(jsonwire.Lookup(item, id))
@@ -349,28 +342,21 @@ func argumentNames(item []byte) []string {
 			list = append(list, name)
 		}
 	}
-	if args := jsonwire.Lookup(item, "arguments"); isArray(args) {
-		for el := jsonwire.ArrayElements(args); el.Next(); {
-			add(jsonwire.Text(jsonwire.Lookup(el.Value(), "name")), string(jsonwire.Lookup(el.Value(), "required")) == "true")
-		}
+	for arg := range elements(jsonwire.Lookup(item, "arguments")) {
+		add(jsonwire.Text(jsonwire.Lookup(arg, "name")), string(jsonwire.Lookup(arg, "required")) == "true")
 	}
 	required := stringsOf(jsonwire.Lookup(item, "inputSchema", "required"))
-	if props := jsonwire.Lookup(item, "inputSchema", "properties"); isObject(props) {
-		for m := jsonwire.ObjectMembers(props); m.Next(); {
-			add(m.KeyString(), slices.Contains(required, m.KeyString()))
-		}
+	for name := range members(jsonwire.Lookup(item, "inputSchema", "properties")) {
+		add(name, slices.Contains(required, name))
 	}
 	return list
 }
 
 // inputRequests adds what a server needs before it can complete a call.
 func (w *contentWriter) inputRequests(v []byte) {
-	if !isObject(v) {
-		return
-	}
-	for m := jsonwire.ObjectMembers(v); m.Next(); {
-		w.add(Block{Kind: NoteBlock, Title: "The server needs input: " + safeText(jsonwire.Text(jsonwire.Lookup(m.Value(), "method"))), Name: safeText(m.KeyString())})
-		if params := jsonwire.Lookup(m.Value(), "params"); isObject(params) {
+	for name, v := range members(v) {
+		w.add(Block{Kind: NoteBlock, Title: "The server needs input: " + safeText(jsonwire.Text(jsonwire.Lookup(v, "method"))), Name: safeText(name)})
+		if params := jsonwire.Lookup(v, "params"); isObject(params) {
 			w.input(params)
 		}
 	}
@@ -379,17 +365,16 @@ func (w *contentWriter) inputRequests(v []byte) {
 func (w *contentWriter) fields(b Block, props, required []byte) {
 	names := stringsOf(required)
 	t := &Table{Columns: []string{"Name", "Type", "Description"}}
-	for m := jsonwire.ObjectMembers(props); m.Next(); {
+	for name, v := range members(props) {
 		if len(t.Rows) == maxTableRows {
 			t.OmittedRows++
 			continue
 		}
-		name := m.KeyString()
-		about := cmp.Or(jsonwire.Text(jsonwire.Lookup(m.Value(), "description")), jsonwire.Text(jsonwire.Lookup(m.Value(), "title")))
+		about := cmp.Or(jsonwire.Text(jsonwire.Lookup(v, "description")), jsonwire.Text(jsonwire.Lookup(v, "title")))
 		if !slices.Contains(names, name) {
 			name += "?"
 		}
-		t.Rows = append(t.Rows, [][]Line{w.cellText(name), w.cellText(jsonwire.Text(jsonwire.Lookup(m.Value(), "type"))), w.cellText(about)})
+		t.Rows = append(t.Rows, [][]Line{w.cellText(name), w.cellText(jsonwire.Text(jsonwire.Lookup(v, "type"))), w.cellText(about)})
 	}
 	if len(t.Rows) > 0 {
 		b.Kind, b.Table = TableBlock, t
@@ -455,22 +440,19 @@ const maxInnerTables = 8
 
 // isRecords reports whether a value is an array of objects.
 func isRecords(v []byte) bool {
-	if !isArray(v) {
-		return false
-	}
 	n := 0
-	for el := jsonwire.ArrayElements(v); el.Next(); n++ {
-		if !isObject(el.Value()) {
+	for el := range elements(v) {
+		if !isObject(el) {
 			return false
 		}
+		n++
 	}
 	return n > 0
 }
 
 func (w *contentWriter) objectTable(v []byte, except ...string) *Table {
 	t := &Table{}
-	for m := jsonwire.ObjectMembers(v); m.Next(); {
-		name := m.KeyString()
+	for name, v := range members(v) {
 		if slices.Contains(except, name) {
 			continue
 		}
@@ -478,7 +460,7 @@ func (w *contentWriter) objectTable(v []byte, except ...string) *Table {
 			t.OmittedRows++
 			continue
 		}
-		t.Rows = append(t.Rows, [][]Line{w.cellText(name), w.cell(m.Value())})
+		t.Rows = append(t.Rows, [][]Line{w.cellText(name), w.cell(v)})
 	}
 	return t
 }
@@ -486,12 +468,12 @@ func (w *contentWriter) objectTable(v []byte, except ...string) *Table {
 // arrayTable returns a table of an array of objects. It returns nil for other arrays.
 func (w *contentWriter) arrayTable(v []byte) *Table {
 	t := &Table{}
-	for el := jsonwire.ArrayElements(v); el.Next(); {
-		if !isObject(el.Value()) {
+	for el := range elements(v) {
+		if !isObject(el) {
 			return nil
 		}
-		for m := jsonwire.ObjectMembers(el.Value()); m.Next(); {
-			if name := m.KeyString(); !slices.Contains(t.Columns, name) {
+		for name := range members(el) {
+			if !slices.Contains(t.Columns, name) {
 				t.Columns = append(t.Columns, name)
 			}
 			if len(t.Columns) > maxTableColumns {
@@ -499,7 +481,7 @@ func (w *contentWriter) arrayTable(v []byte) *Table {
 			}
 		}
 	}
-	for el := jsonwire.ArrayElements(v); el.Next(); {
+	for el := range elements(v) {
 		if len(t.Rows) == maxTableRows || w.left <= 0 {
 			t.OmittedRows++
 			continue
@@ -508,8 +490,8 @@ func (w *contentWriter) arrayTable(v []byte) *Table {
 		for i := range row {
 			row[i] = []Line{}
 		}
-		for m := jsonwire.ObjectMembers(el.Value()); m.Next(); {
-			row[slices.Index(t.Columns, m.KeyString())] = w.cell(m.Value())
+		for name, v := range members(el) {
+			row[slices.Index(t.Columns, name)] = w.cell(v)
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -612,14 +594,33 @@ func words(name string) string {
 }
 
 func stringsOf(v []byte) []string {
-	if !isArray(v) {
-		return nil
-	}
 	var list []string
-	for el := jsonwire.ArrayElements(v); el.Next(); {
-		list = append(list, jsonwire.Text(el.Value()))
+	for el := range elements(v) {
+		list = append(list, jsonwire.Text(el))
 	}
 	return list
+}
+
+// elements returns the elements of an array, and none of other values.
+func elements(v []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if !isArray(v) {
+			return
+		}
+		for el := jsonwire.ArrayElements(v); el.Next() && yield(el.Value()); {
+		}
+	}
+}
+
+// members returns the members of an object, and none of other values.
+func members(v []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		if !isObject(v) {
+			return
+		}
+		for m := jsonwire.ObjectMembers(v); m.Next() && yield(m.KeyString(), m.Value()); {
+		}
+	}
 }
 
 func isObject(v []byte) bool { return len(v) > 0 && v[0] == '{' }

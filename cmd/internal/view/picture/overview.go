@@ -105,7 +105,7 @@ func (o *Overview) addCall(r *trace.Row) {
 	o.calls++
 	bucket := &o.buckets[min(timeBuckets-1, int(o.scale.Place(r.At)*timeBuckets))]
 	switch {
-	case isFailed(r):
+	case r.Status.IsFailure():
 		o.failed++
 		bucket.failed++
 		return

@@ -306,7 +306,9 @@ func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
 		reply.loop = b.newLoop("input round")
 	case r.Status == trace.Pending:
 		reply.kind, reply.from, reply.to = markStep, to, to
-		reply.at = maxTime(r.Session.Last, r.At)
+		if reply.at = r.At; r.Session.Last.After(r.At) {
+			reply.at = r.Session.Last
+		}
 	}
 	if b.add(reply); hasRetry {
 		b.rounds(r, reply.loop)
@@ -531,7 +533,7 @@ func (b *sequenceBuilder) describe(rows []*trace.Row) {
 			continue
 		}
 		calls++
-		if isFailed(r) {
+		if r.Status.IsFailure() {
 			failed++
 		}
 	}
@@ -541,21 +543,6 @@ func (b *sequenceBuilder) describe(rows []*trace.Row) {
 	}
 	parts = append(parts, trace.FormatDuration(to.Sub(from)))
 	b.subtitle = strings.Join(parts, "  ·  ")
-}
-
-func isFailed(r *trace.Row) bool {
-	switch r.Status {
-	case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
-		return true
-	}
-	return false
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // join joins the parts that are not empty.

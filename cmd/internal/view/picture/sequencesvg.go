@@ -2,6 +2,7 @@ package picture
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -296,7 +297,7 @@ func (l *layout) drawArrow(s step, y float64) {
 	class := map[stepKind]string{callStep: "p-arrow", replyStep: "p-back", notifyStep: "p-thin"}[s.kind]
 	lost := s.kind == replyStep && s.name == "no response"
 	if lost {
-		to = from + direction*min(60, abs(to-from)/2)
+		to = from + direction*min(60, math.Abs(to-from)/2)
 	}
 	l.line(class+" p-l-"+s.tone, from, y, to-direction*5, y)
 	switch {
@@ -343,11 +344,4 @@ func withoutEvicted(n int) string {
 		return ""
 	}
 	return "  ·  without " + count(n, "earlier row")
-}
-
-func abs(v float64) float64 {
-	if v < 0 {
-		return -v
-	}
-	return v
 }

@@ -3,6 +3,7 @@ package picture
 import (
 	_ "embed"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,16 +125,7 @@ func (c *canvas) group(class, capture string, n uint64) {
 
 func (c *canvas) endGroup() { c.b.WriteString("</g>\n") }
 
-func number(v float64) string {
-	return strconv.FormatFloat(float64(int64(v*100+0.5*sign(v)))/100, 'f', -1, 64)
-}
-
-func sign(v float64) float64 {
-	if v < 0 {
-		return -1
-	}
-	return 1
-}
+func number(v float64) string { return strconv.FormatFloat(float64(int64(math.Round(v*100)))/100, 'f', -1, 64) }
 
 var xmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 

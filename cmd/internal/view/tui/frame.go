@@ -90,14 +90,6 @@ func sortFrames(all []frame) []frame {
 	return out
 }
 
-// A frameKind says which part of an exchange a frame is.
-type frameKind uint8
-
-const (
-	messageFrame frameKind = iota // a message, or the only event of a row
-	httpFrame                     // an HTTP event
-)
-
 // setFrame sets the fields for drawing an event.
 func (rv *rowView) setFrame(r *trace.Row, f *frame) {
 	rv.frame, rv.n, rv.at, rv.status, rv.hasDuration = true, f.n, f.time(), "", false
@@ -127,7 +119,7 @@ func (rv *rowView) setFrame(r *trace.Row, f *frame) {
 }
 
 func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
-	rv.frameKind, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = httpFrame, glyph, dir, text, 0, 0
+	rv.httpFrame, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = true, glyph, dir, text, 0, 0
 }
 
 func opposite(d capture.Dir) capture.Dir {

@@ -135,8 +135,8 @@ type rowView struct {
 	// mark is 1 or 2 for rows marked for comparison.
 	mark  int
 	frame bool
-	// frameKind is used if frame is set.
-	frameKind frameKind
+	// httpFrame means that the frame is an HTTP event.
+	httpFrame bool
 }
 
 // newRow copies what is drawn of an entry.
@@ -145,7 +145,7 @@ func (t *table) newRow(s position, e entry) rowView {
 	if r == nil { // evicted since the frames were listed
 		return rowView{
 			position: s, n: e.frame.n, captureID: e.frame.capture, glyph: "·", at: e.frame.time(), text: "removed for newer rows",
-			frame: true, frameKind: httpFrame,
+			frame: true, httpFrame: true,
 		}
 	}
 	x := rowView{
@@ -634,7 +634,7 @@ func cellWhat(v *tableView, rv *rowView) line {
 	case trace.Stderr, trace.Gap, trace.Note, trace.Body:
 		name = string(rv.kind) + " "
 	}
-	if rv.frame && rv.kind == trace.Request && rv.frameKind == messageFrame {
+	if rv.frame && rv.kind == trace.Request && !rv.httpFrame {
 		name = rv.method + " "
 	}
 	return append(l, span{rv.style(t), name}, span{st, rv.text})

@@ -279,11 +279,7 @@ func findFailure(l list, from position, forward bool) (at position, found, more 
 
 // hasFailure reports whether something went wrong.
 func hasFailure(r *trace.Row) bool {
-	switch r.Status {
-	case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
-		return true
-	}
-	return len(r.Findings) > 0 || r.Kind == trace.Invalid || r.Kind == trace.Stdout || r.Kind == trace.Gap
+	return r.Status.IsFailure() || len(r.Findings) > 0 || r.Kind == trace.Invalid || r.Kind == trace.Stdout || r.Kind == trace.Gap
 }
 
 // unfold shows or hides the children of the cursor's row. If they are already hidden, it moves to

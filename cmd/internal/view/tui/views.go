@@ -295,11 +295,10 @@ func overviewOf(w *trace.Model, parts int) overviewData {
 		i := min(parts-1, int(float64(r.At.Sub(d.from))/float64(span)*float64(parts)))
 		d.calls[i]++
 		d.requests++
-		switch r.Status {
-		case trace.Failed, trace.ToolFailed, trace.HTTPFailed, trace.Unanswered:
+		if r.Status.IsFailure() {
 			d.failures[i]++
 			d.failed++
-		case trace.Pending:
+		} else if r.Status == trace.Pending {
 			d.pending++
 		}
 	}
