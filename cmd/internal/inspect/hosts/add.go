@@ -257,12 +257,3 @@ func compact(text string) string {
 func (d *Document) lines(text string) string {
 	return strings.ReplaceAll(text, "\n", d.eol())
 }
-
-// verifyAdded returns an error if an added entry is not in the edited text, or does not run the
-// command.
-func (d *Document) verifyAdded(e edit, s Server, problem *ParseError) error {
-	if problem != nil || s.Command != e.added[0] || !slices.Equal(s.Args, e.added[1:]) || s.Disabled {
-		return fmt.Errorf("rejected: the edit does not add %s as intended", printable.Line(e.pointer))
-	}
-	return nil
-}

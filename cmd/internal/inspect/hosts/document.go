@@ -633,8 +633,8 @@ func (d *Document) verify(out []byte) error {
 		r := reader{data: out}
 		s, problem := r.server(entry{name: e.before.Name, pointer: e.pointer, node: n})
 		if e.added != nil {
-			if err := d.verifyAdded(e, s, problem); err != nil {
-				return err
+			if problem != nil || s.Command != e.added[0] || !slices.Equal(s.Args, e.added[1:]) || s.Disabled {
+				return fmt.Errorf("rejected: the edit does not add %s as intended", printable.Line(e.pointer))
 			}
 			continue
 		}

@@ -285,7 +285,7 @@ func parseEnv(data []byte) (map[string]string, error) {
 		if trimmed := strings.TrimSpace(this); trimmed != "" && trimmed[0] != '#' {
 			name, value, ok := strings.Cut(this, "=")
 			name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export "))
-			if !ok || !isValidName(name) {
+			if !ok || name == "" || strings.ContainsAny(name, " \t\"'\x00") {
 				return nil, &ParseError{Line: line, Column: 1, Reason: "want NAME=VALUE"}
 			}
 			if value = strings.TrimLeft(value, " \t"); strings.HasPrefix(value, `"`) || strings.HasPrefix(value, "'") {
@@ -308,10 +308,6 @@ func parseEnv(data []byte) (map[string]string, error) {
 		line += lines
 	}
 	return vars, nil
-}
-
-func isValidName(name string) bool {
-	return name != "" && !strings.ContainsAny(name, " \t\"'\x00")
 }
 
 func unquotedValue(v string) string {

@@ -91,7 +91,7 @@ func exists(path string) bool {
 func readLocation(p location, log *records) (File, bool) {
 	f := File{Host: p.host, Scope: p.scope, Path: p.path}
 	data, err := readFile(p.path)
-	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // ENOTDIR is about a parent
 		return f, false
 	}
 	if err != nil {
@@ -161,7 +161,7 @@ func ReadFile(e *Env, path string) (File, error) {
 	log := e.records()
 	list := entries(root, serverTables)
 	if len(list) == 0 {
-		list = rootEntries(root)
+		list = slices.DeleteFunc(members(root, "", ""), func(e entry) bool { return !looksLikeServer(e.node) })
 	}
 	if syntaxOf(path, data) == syntaxTOML && root.get("mcp_servers") != nil {
 		p.host = "codex"
@@ -199,10 +199,6 @@ func readFile(path string) ([]byte, error) {
 	}
 	return data, nil
 }
-
-// isNotDir reports whether a parent of the path is not a directory, so that the file does not
-// exist.
-func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
 // A location is where a host may have a file.
 type location struct {

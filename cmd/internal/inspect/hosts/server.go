@@ -243,11 +243,6 @@ func members(table *node, pointer, project string) []entry {
 	return list
 }
 
-// rootEntries returns the servers of a file that has them at the top level.
-func rootEntries(root *node) []entry {
-	return slices.DeleteFunc(members(root, "", ""), func(e entry) bool { return !looksLikeServer(e.node) })
-}
-
 // looksLikeServer reports whether a value has a command or a URL.
 func looksLikeServer(n *node) bool {
 	return n.get("command") != nil || urlOf(n) != nil

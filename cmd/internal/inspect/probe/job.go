@@ -177,10 +177,6 @@ func (r *run) nextWave() []*job {
 	return wave
 }
 
-// settle waits for standard error that a server wrote before its response: it comes through another
-// pipe, and may be read later.
-func settle(ctx context.Context) { _ = wait.Sleep(ctx, settleTime) }
-
 const settleTime = 20 * time.Millisecond
 
 func compareJobs(a, b *job) int { return cmp.Compare(a.order, b.order) }
@@ -240,7 +236,9 @@ func (r *run) runWave(ctx context.Context, wave []*job) error {
 	if !opening && !p.opened {
 		p.opened = true
 		if r.observes {
-			settle(ctx)
+			// Standard error that a server wrote before its response comes through another
+			// pipe, and may be read later.
+			wait.Sleep(ctx, settleTime)
 		}
 		r.opts.Opened()
 	}
@@ -285,7 +283,8 @@ func (r *run) prepare(j *job, beside bool) {
 		j.stderr = &stderrForwarder{w: r.opts.Stderr}
 	}
 	if j.handed != nil {
-		r.adoptSession(j, j.handed.stdio.session)
+		j.sessions = append(j.sessions, j.handed.stdio.session)
+		r.recorder.assign(j.handed.stdio.session, j.order)
 		return
 	}
 	j.reserved = r.nextSession(j)
@@ -400,12 +399,6 @@ func (r *run) abandon() {
 		}
 	}
 	r.plan.todo = nil
-}
-
-// adoptSession makes a session one of a job.
-func (r *run) adoptSession(j *job, session uint64) {
-	j.sessions = append(j.sessions, session)
-	r.recorder.assign(session, j.order)
 }
 
 // openAfterDiscover opens the connection of a job on which server/discover comes first. It returns

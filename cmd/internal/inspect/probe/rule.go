@@ -127,16 +127,11 @@ func Lookup(id string) (*check.Rule, bool) {
 // Enabled reports whether a rule is to be checked. only lists the rules to check, and empty means
 // all; disabled lists rules that are not checked. "GROUP/*" selects all rules of a group.
 func Enabled(id string, only, disabled []string) bool {
-	matchesID := func(pattern string) bool { return matches(pattern, id) }
-	return (len(only) == 0 || slices.ContainsFunc(only, matchesID)) && !slices.ContainsFunc(disabled, matchesID)
-}
-
-// matches reports whether an id or "GROUP/*" selects the rule.
-func matches(pattern, id string) bool {
-	if group, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(group, "/") {
-		return strings.HasPrefix(id, group)
+	matchesID := func(pattern string) bool {
+		group, all := strings.CutSuffix(pattern, "*")
+		return pattern == id || all && strings.HasSuffix(group, "/") && strings.HasPrefix(id, group)
 	}
-	return pattern == id
+	return (len(only) == 0 || slices.ContainsFunc(only, matchesID)) && !slices.ContainsFunc(disabled, matchesID)
 }
 
 // adjustFindings adjusts findings in the same way for all probes:

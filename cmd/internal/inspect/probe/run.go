@@ -341,16 +341,12 @@ func (r *run) probeAll(ctx context.Context) error {
 		if r.refused != nil {
 			r.refused()
 		}
-		return r.noAnswerError()
+		if r.lastErr == nil {
+			return ErrNoAnswer
+		}
+		return fmt.Errorf("%w: %w", ErrNoAnswer, r.lastErr)
 	}
 	return nil
-}
-
-func (r *run) noAnswerError() error {
-	if r.lastErr == nil {
-		return ErrNoAnswer
-	}
-	return fmt.Errorf("%w: %w", ErrNoAnswer, r.lastErr)
 }
 
 // A group is a series of steps on one connection.

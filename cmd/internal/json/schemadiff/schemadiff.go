@@ -154,7 +154,7 @@ func (c *comparer) schema(at string, a, b any, depth int) {
 		return
 	}
 	c.annotations(at, x, y)
-	c.types(at, x, y)
+	c.lists(childPointer(at, "type"), typesOf(x), typesOf(y))
 	c.values(at, x, y)
 	c.bounds(at, x, y)
 	c.object(at, x, y, depth)
@@ -272,10 +272,6 @@ func (c *comparer) annotations(at string, a, b map[string]any) {
 
 // allTypes are the types of JSON Schema. An integer is also a number.
 var allTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
-
-func (c *comparer) types(at string, a, b map[string]any) {
-	c.lists(childPointer(at, "type"), typesOf(a), typesOf(b))
-}
 
 func typesOf(m map[string]any) []string {
 	var list []string

@@ -194,7 +194,7 @@ func Build(ctx context.Context, src Source, r *Snapshot, opts *Options) (*Detail
 	}
 	w.detail.Counterparts = w.snapshot.Counterparts
 	w.compareHeaders()
-	w.addSummary()
+	w.detail.Summary = Summary{Sentences: w.sentences(), Facts: w.facts()}
 	return w.detail, nil
 }
 

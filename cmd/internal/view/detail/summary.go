@@ -51,10 +51,6 @@ func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	return c
 }
 
-func (b *builder) addSummary() {
-	b.detail.Summary = Summary{Sentences: b.sentences(), Facts: b.facts()}
-}
-
 func (b *builder) sentences() []string {
 	r := b.snapshot.Record
 	client, server := b.peerName(b.detail.Session.Client, "the client"), b.peerName(b.detail.Session.Server, "the server")

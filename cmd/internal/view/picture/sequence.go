@@ -169,7 +169,11 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 	if s.Side == capture.Upstream {
 		client = bridge()
 	} else {
-		client = b.lane("host "+s.Client.Name, lane{kind: hostLane, name: cmp.Or(join(" ", s.Client.Name, s.Client.Version), "host"), detail: join(", ", "host", eraText(s, capture.Downstream))})
+		detail := "host"
+		if s.Side == capture.Downstream {
+			detail = join(", ", "host", s.Negotiated)
+		}
+		client = b.lane("host "+s.Client.Name, lane{kind: hostLane, name: cmp.Or(join(" ", s.Client.Name, s.Client.Version), "host"), detail: detail})
 	}
 	if s.Side == capture.Downstream {
 		return client, bridge()
@@ -181,25 +185,9 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 	detail := cmp.Or(join(", ", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision())), "server")
 	key := "server " + s.Capture.Name
 	if s.Side == capture.Upstream { // there may be several, behind a gateway
-		key += " " + upstreamKey(s)
+		key += " " + cmp.Or(s.Server.Name, strings.Join(s.Command, " "))
 	}
 	return client, b.lane(key, lane{kind: serverLane, name: cmp.Or(name, "server"), detail: detail, color: s.ServerIndex()})
-}
-
-// upstreamKey identifies the server of a session behind a bridge or gateway.
-func upstreamKey(s *trace.Session) string {
-	if s.Server.Name != "" {
-		return s.Server.Name
-	}
-	return strings.Join(s.Command, " ")
-}
-
-// eraText returns the revision of one side of a bridge.
-func eraText(s *trace.Session, side capture.Side) string {
-	if s.Side != side {
-		return ""
-	}
-	return s.Negotiated
 }
 
 // ends returns where a message of a direction goes from and to.

@@ -125,7 +125,9 @@ func (c *canvas) group(class, capture string, n uint64) {
 
 func (c *canvas) endGroup() { c.b.WriteString("</g>\n") }
 
-func number(v float64) string { return strconv.FormatFloat(float64(int64(math.Round(v*100)))/100, 'f', -1, 64) }
+func number(v float64) string {
+	return strconv.FormatFloat(float64(int64(math.Round(v*100)))/100, 'f', -1, 64)
+}
 
 var xmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 

@@ -32,7 +32,11 @@ func (r *renderer) content(out []line, title string, c *detail.Content, d *detai
 func (r *renderer) block(b *detail.Block, c *detail.Content, d *detail.Detail) []line {
 	t := r.theme
 	var out []line
-	if head := joinNonEmpty(roleText(b.Role), b.Title, b.URI, b.Name); head != "" {
+	role := b.Role
+	if role != "" {
+		role += ":"
+	}
+	if head := joinNonEmpty(role, b.Title, b.URI, b.Name); head != "" {
 		st := t.dim
 		if b.Kind == detail.ErrorBlock {
 			st = t.failure
@@ -55,13 +59,6 @@ func (r *renderer) block(b *detail.Block, c *detail.Content, d *detail.Detail) [
 		out = append(out, line{{"", "    "}, {t.dim, "… and " + trace.FormatSize(b.OmittedBytes) + " more"}})
 	}
 	return out
-}
-
-func roleText(role string) string {
-	if role == "" {
-		return ""
-	}
-	return role + ":"
 }
 
 // mediaSize returns the size of the data of a block.

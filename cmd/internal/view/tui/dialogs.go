@@ -87,7 +87,7 @@ func (d *dialogs) overlayKey(k tea.KeyPressMsg) tea.Cmd {
 
 // confirm asks for y before it calls yes.
 func (d *dialogs) confirm(question string, yes func() tea.Cmd) {
-	d.prompt = newQuestion(d.shared, question)
+	d.prompt = &prompt{shared: d.shared, label: question + " y/n", isQuestion: true}
 	d.prompt.accepted = func(string) tea.Cmd { return yes() }
 	d.prompt.canceled = func() tea.Cmd {
 		d.showFlash(false, "nothing was done")

@@ -142,10 +142,3 @@ func nesting(text []byte) (most int) {
 	}
 	return most
 }
-
-// externalEditor runs the user's editor, with arguments, on a message.
-func externalEditor(command []string, message []byte, done func(text []byte) tea.Cmd) tea.Cmd {
-	return onFile(command, "message.json", editable(message), func(text []byte, err error) tea.Msg {
-		return editedMsg{done, text, err}
-	})
-}

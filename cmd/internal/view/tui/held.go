@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -71,11 +72,7 @@ func (m *model) heldBar() string {
 // openHeld lists the held messages, with the keys that decide about them.
 func (m *model) openHeld() {
 	if len(m.held()) == 0 {
-		armed := false
-		for _, s := range m.sources {
-			armed = armed || s.Intercepted != nil
-		}
-		if !armed {
+		if !slices.ContainsFunc(m.sources, func(s watch.Source) bool { return s.Intercepted != nil }) {
 			m.showFlash(false, "no tap holds messages: start one with mcpwire tap --intercept FILTER -- COMMAND")
 			return
 		}
@@ -112,22 +109,13 @@ func (m *model) openHeld() {
 	act("a", "answer", func(h heldRef) tea.Cmd {
 		return m.editHeld(h, live.Answer, `{"jsonrpc":"2.0","id":`+h.message.RequestID+`,"result":{}}`)
 	})
-	c.keys = append(c.keys, chooserKey{"f", "filter", func(id string) tea.Cmd {
-		for _, h := range m.held() {
-			if h.id() == id {
-				m.setBreakpoint(h)
-			}
-		}
+	act("f", "filter", func(h heldRef) tea.Cmd {
+		p := newPrompt(m.shared, "hold what matches", h.source.Intercepted.Filter)
+		p.accepted = func(text string) tea.Cmd { return m.decide(h, live.Decision{Filter: &text}) }
+		m.dialogs.prompt = p
 		return nil
-	}})
+	})
 	m.dialogs.chooser = c
-}
-
-// setBreakpoint asks for another filter of a tap.
-func (m *model) setBreakpoint(h heldRef) {
-	p := newPrompt(m.shared, "hold what matches", h.source.Intercepted.Filter)
-	p.accepted = func(text string) tea.Cmd { return m.decide(h, live.Decision{Filter: &text}) }
-	m.dialogs.prompt = p
 }
 
 // decide sends a decision to the tap that holds a message.

@@ -131,8 +131,6 @@ func (f *foldState) set(seq uint64, open bool) {
 	f.exceptions[seq] = true
 }
 
-func (f *foldState) setAll(open bool) { f.all, f.exceptions = open, nil }
-
 // find returns the index of the first item at or after an anchor.
 func find(l list, p anchor) int {
 	return sort.Search(l.size(), func(i int) bool { return !l.anchorAt(i).before(p) })

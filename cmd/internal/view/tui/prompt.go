@@ -85,11 +85,6 @@ func newSearchPrompt(s *shared, search func(text string) *pager) *prompt {
 	return p
 }
 
-// newQuestion returns a prompt that is answered with y or n.
-func newQuestion(s *shared, text string) *prompt {
-	return &prompt{shared: s, label: text + " y/n", isQuestion: true}
-}
-
 func (p *prompt) text() string { return p.input.Value() }
 
 // Update edits the text, and sets answer if a key ends the prompt.

@@ -128,7 +128,9 @@ func (rs *resender) edit(q *resendRequest) tea.Cmd {
 func (rs *resender) editText(message []byte, about string, done func(text []byte) tea.Cmd) tea.Cmd {
 	command := cmp.Or(rs.opts.getenv("VISUAL"), rs.opts.getenv("EDITOR"))
 	if words := strings.Fields(command); len(words) > 0 {
-		return externalEditor(words, message, done)
+		return onFile(words, "message.json", editable(message), func(text []byte, err error) tea.Msg {
+			return editedMsg{done, text, err}
+		})
 	}
 	var cmd tea.Cmd
 	rs.dialogs.editor, cmd = newEditor(rs.shared, message, about, done)

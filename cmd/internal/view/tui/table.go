@@ -46,7 +46,8 @@ func (t *table) refresh(use func(current *trace.Row)) {
 			use(t.copyVisible(w))
 		})
 	}
-	t.view.arrange()
+	t.view.columns = t.view.columnsFor(t.area.w-markWidth, t.view.multipleSources)
+	t.view.scale = newTimeScale(t.view.rows, t.view.now)
 }
 
 // copyVisible copies the visible lines and returns the cursor's row. The caller must hold the lock
@@ -173,7 +174,7 @@ func (t *table) moveKey(k string) bool {
 	case "left":
 		t.unfold(false)
 	case "*":
-		t.folds.setAll(!t.folds.all)
+		t.folds = foldState{all: !t.folds.all}
 	default:
 		return false
 	}

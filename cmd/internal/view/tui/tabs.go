@@ -292,7 +292,11 @@ func (r *renderer) raw(d *detail.Detail) []line {
 		if i > 0 {
 			out = append(out, nil)
 		}
-		head := []string{"#" + number(x.N), string(x.Kind), arrow(string(x.Dir)), offsetText(x.AtMS), trace.FormatSize(x.Len)}
+		after := ""
+		if x.AtMS != 0 {
+			after = "after " + millisText(x.AtMS)
+		}
+		head := []string{"#" + number(x.N), string(x.Kind), arrow(string(x.Dir)), after, trace.FormatSize(x.Len)}
 		if x.Framing != "" {
 			head = append(head, "framing "+safe(string(x.Framing)))
 		}
@@ -513,14 +517,6 @@ func (r *renderer) findings(d *detail.Detail) []line {
 		out = append(out, line{{t.dim, "  event"}, {t.text, " #" + number(l.Event)}})
 	}
 	return out
-}
-
-// offsetText formats milliseconds since a beginning, or returns "" for 0.
-func offsetText(ms float64) string {
-	if ms == 0 {
-		return ""
-	}
-	return "after " + millisText(ms)
 }
 
 func millisText(ms float64) string {

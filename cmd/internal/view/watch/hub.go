@@ -144,7 +144,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	h.phase, h.ctx = loading, ctx
 	h.mu.Unlock()
-	l := newDirScanner(h)
+	l := &dirScanner{hub: h, seen: map[string]bool{}, dir: polledDir{path: h.opts.Dir}, sockets: polledDir{path: h.opts.SocketDir}}
 	past := l.initial()
 	h.load(ctx, past)
 	h.mu.Lock()
@@ -293,10 +293,6 @@ type dirScanner struct {
 	seen    map[string]bool
 	dir     polledDir
 	sockets polledDir
-}
-
-func newDirScanner(h *Hub) *dirScanner {
-	return &dirScanner{hub: h, seen: map[string]bool{}, dir: polledDir{path: h.opts.Dir}, sockets: polledDir{path: h.opts.SocketDir}}
 }
 
 // A polledDir records when a folder was last read.

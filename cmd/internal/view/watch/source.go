@@ -253,7 +253,7 @@ func (s *source) open() error {
 	if s.compressed {
 		s.reader = capture.NewReader(&countingReader{r: f, source: s}, opts)
 	} else {
-		s.tail = newTailer(f, s.waitMore)
+		s.tail = &tailer{f: f, buf: make([]byte, tailBuffer), waitMore: s.waitMore}
 		s.reader = capture.NewReader(s.tail, opts)
 	}
 	s.next, s.stop = iter.Pull2(s.reader.Events())

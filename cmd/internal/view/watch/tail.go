@@ -37,7 +37,9 @@ func (s *source) waitMore() bool {
 			return false
 		}
 		if info.Size() > s.tail.off {
-			w.wakeUp()
+			if w.dormant {
+				s.update(func(i *Source) { i.State = Growing })
+			}
 			s.setProgress(s.tail.off, info.Size())
 			return true
 		}
@@ -95,12 +97,6 @@ func (tw *tailWait) mayGrow(modified time.Time) bool {
 		tw.source.markDormant()
 	}
 	return quiet <= abandonAfter
-}
-
-func (tw *tailWait) wakeUp() {
-	if tw.dormant {
-		tw.source.update(func(i *Source) { i.State = Growing })
-	}
 }
 
 // markDormant marks a file that seems to have no writer: its pending requests become unanswered.
@@ -205,10 +201,6 @@ type tailer struct {
 }
 
 const tailBuffer = 128 << 10
-
-func newTailer(f *os.File, more func() bool) *tailer {
-	return &tailer{f: f, buf: make([]byte, tailBuffer), waitMore: more}
-}
 
 // Read implements io.Reader. At the end of the file it calls waitMore, which may block.
 func (t *tailer) Read(p []byte) (int, error) {
@@ -339,7 +331,9 @@ func (mi *mergeInput) open(ctx context.Context) bool {
 func (mi *mergeInput) advance(ctx context.Context) bool {
 	s := mi.source
 	if s.follow && s.limit >= 0 && s.tail.off >= s.limit {
-		s.unclaim()
+		s.hub.sourcesMu.Lock()
+		s.claimed = false // for the next claimUnstarted
+		s.hub.sourcesMu.Unlock()
 		return false
 	}
 	e, err := s.nextEvent()
@@ -352,11 +346,4 @@ func (mi *mergeInput) advance(ctx context.Context) bool {
 		return false
 	}
 	return true
-}
-
-// unclaim leaves the source to the next claimUnstarted.
-func (s *source) unclaim() {
-	s.hub.sourcesMu.Lock()
-	defer s.hub.sourcesMu.Unlock()
-	s.claimed = false
 }
