@@ -74,7 +74,7 @@ var groups = []group{
 // undrawn are the groups that the picture omits.
 var undrawn = []string{"cluster", "bridge", "gateway nodes", "skills", "examples", "test"}
 
-// modules are the other modules that a package may import, in doc/adr/0010-dependencies.md
+// modules are the other modules that a package may import, in doc/adr/0001-modules.md
 // and the decisions that it refers to. Packages without a row may import none.
 var modules = map[string][]string{
 	"auth":                              {"github.com/go-jose/go-jose/v4"},

@@ -14,7 +14,7 @@ import (
 
 // surface is the number of exported names of each public package, as exportedNames counts them. A
 // change that exports a name changes the number too, and says in its commit message who needs it.
-// See doc/adr/0044-exported-names.md.
+// See doc/adr/0006-public-api.md.
 var surface = map[string]int{
 	"auth":                37,
 	"bridge":              10,

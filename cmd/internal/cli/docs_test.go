@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -191,8 +192,11 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestDecisions checks that decisions are numbered without gaps, and that each says what was
-// rejected.
+// decisionRef finds a decision that a document or a comment refers to, with the number of the link.
+var decisionRef = regexp.MustCompile(`(?:\[(?:decision )?(\d+)\]\([^)]*?|doc/adr/)(\d{4}-[\w-]+\.md)`)
+
+// TestDecisions checks that decisions are numbered without gaps, that each says what was rejected
+// and is short, and that references to decisions have the right number and name.
 func TestDecisions(t *testing.T) {
 	files, err := fs.Glob(os.DirFS(root), "doc/adr/[0-9]*.md")
 	if err != nil {
@@ -212,5 +216,29 @@ func TestDecisions(t *testing.T) {
 				t.Errorf("%s: no heading %q", name, strings.TrimSpace(heading))
 			}
 		}
+		if n := strings.Count(text, "\n"); n > 120 {
+			t.Errorf("%s: %d lines: want at most 120", name, n)
+		}
+	}
+	err = fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || name != "." && strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case !slices.Contains([]string{".go", ".md"}, path.Ext(name)):
+			return nil
+		}
+		for _, m := range decisionRef.FindAllStringSubmatch(readDoc(t, name), -1) {
+			if !slices.Contains(files, "doc/adr/"+m[2]) {
+				t.Errorf("%s: there is no decision %s", name, m[2])
+			} else if m[1] != "" && m[1] != strings.TrimLeft(m[2][:4], "0") {
+				t.Errorf("%s: number %s refers to %s", name, m[1], m[2])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
