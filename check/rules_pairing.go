@@ -125,7 +125,7 @@ func rulesPairing() []rule {
 			if x := loneExchange(v); x != nil && !x.call.id.Equal(v.msg.id) {
 				v.report("/id", "the id is %s, but the request in this exchange has %s", showJSON(v.msg.id), showJSON(x.call.id)).with(x.call.n)
 			}
-			if !strayResponse(v) {
+			if !isUnmatched(v) {
 				return
 			}
 			if _, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); !ok {
@@ -145,7 +145,7 @@ func rulesPairing() []rule {
 			if x := loneExchange(v); x != nil && x.answered && x.call.id.Equal(v.msg.id) {
 				v.report("/id", "the request in this exchange already has a response").with(x.call.n)
 			}
-			if !strayResponse(v) {
+			if !isUnmatched(v) {
 				return
 			}
 			if n, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); ok {
@@ -173,9 +173,9 @@ wait 10m
 	}}
 }
 
-// strayResponse reports whether v is a response with an id that matches no pending request, in a
+// isUnmatched reports whether v is a response with an id that matches no pending request, in a
 // session with no missing events. If two requests with that id are pending, it may answer either.
-func strayResponse(v *view) bool {
+func isUnmatched(v *view) bool {
 	return v.call == nil && v.msg.paired() && !v.checker.callsEvicted && v.session.complete() && !v.session.restarted && !v.redacted("/id") && v.session.pendingCall(opposite(v.e.Dir), v.msg.id) == nil
 }
 

@@ -172,20 +172,20 @@ const endUnknown = -1
 // the like a failure decides something else. dead ends everything, because there are problems
 // enough or a limit was hit; what methods report then counts for nothing.
 type validation struct {
-	b        []byte
-	steps    int
-	maxSteps int
-	depth    int
-	maxDepth int
-	muted    int
-	found    []finding
-	stopped  bool
-	limit    bool
+	b          []byte
+	steps      int
+	maxSteps   int
+	depth      int
+	maxDepth   int
+	discarding int
+	found      []finding
+	stopped    bool
+	limit      bool
 }
 
 // fail notes a problem and returns false.
 func (v *validation) fail(at int, msg string) bool {
-	if v.muted == 0 && !v.stopped {
+	if v.discarding == 0 && !v.stopped {
 		v.found = append(v.found, finding{at, msg})
 		v.stopped = len(v.found) >= maxProblems
 	}
@@ -245,7 +245,7 @@ func (v *validation) eval(s *subschema, at int) (end int, ok bool) {
 	if s.enum != nil || s.constant != nil {
 		ok = v.constants(s, at) && ok
 	}
-	if s.applicators != nil && (ok || v.muted == 0) {
+	if s.applicators != nil && (ok || v.discarding == 0) {
 		ok = v.applicators(s.applicators, at) && ok
 	}
 	return end, ok
@@ -268,7 +268,7 @@ func isInteger(tok []byte) bool {
 }
 
 func (v *validation) wrongType(s *subschema, at int) bool {
-	if v.muted > 0 || v.stopped {
+	if v.discarding > 0 || v.stopped {
 		return false
 	}
 	return v.fail(at, expected(s.types.String(), v.b, at))
@@ -280,7 +280,7 @@ func (v *validation) number(n *numberRule, at int) bool {
 	if !v.spend(len(tok) / 64) {
 		return false
 	}
-	if msg := n.check(tok, v.muted > 0); msg != "" {
+	if msg := n.check(tok, v.discarding > 0); msg != "" {
 		return v.fail(at, msg)
 	}
 	return true
@@ -296,7 +296,7 @@ func (v *validation) string(s *subschema, at int) bool {
 	if !v.spend(cost) {
 		return false
 	}
-	if msg := s.str.checkRaw(raw, escaped, v.muted > 0); msg != "" {
+	if msg := s.str.checkRaw(raw, escaped, v.discarding > 0); msg != "" {
 		return v.fail(at, msg)
 	}
 	return true
@@ -312,7 +312,7 @@ func (v *validation) constants(s *subschema, at int) bool {
 		if e == nil || e.has(text) {
 			continue
 		}
-		if v.muted > 0 {
+		if v.discarding > 0 {
 			return false
 		}
 		return v.fail(at, e.message(v.b, at))
@@ -322,9 +322,9 @@ func (v *validation) constants(s *subschema, at int) bool {
 
 // matches holds a value against a schema without noting problems.
 func (v *validation) matches(s *subschema, at int) bool {
-	v.muted++
+	v.discarding++
 	_, ok := v.evalNested(s, at)
-	v.muted--
+	v.discarding--
 	return ok && !v.stopped
 }
 
@@ -334,7 +334,7 @@ func (v *validation) applicators(p *applicators, at int) bool {
 	apply := func(s *subschema) bool {
 		_, valid := v.evalNested(s, at)
 		ok = ok && valid
-		return !v.stopped && (ok || v.muted == 0)
+		return !v.stopped && (ok || v.discarding == 0)
 	}
 	if p.ref != nil && !apply(p.ref) {
 		return false
@@ -382,7 +382,7 @@ func (v *validation) oneOf(list []*subschema, at int) bool {
 	for i, s := range list {
 		if v.matches(s, at) {
 			if first >= 0 {
-				return v.muted == 0 && v.fail(at, fmt.Sprintf("matches alternatives %d and %d of %d, but may match only one", first+1, i+1, len(list)))
+				return v.discarding == 0 && v.fail(at, fmt.Sprintf("matches alternatives %d and %d of %d, but may match only one", first+1, i+1, len(list)))
 			}
 			first = i
 		}
@@ -396,7 +396,7 @@ func (v *validation) oneOf(list []*subschema, at int) bool {
 // noneMatches says why no alternative matches, in the order they stand. It asks
 // them once more, aloud.
 func (v *validation) noneMatches(list []*subschema, at int) bool {
-	if v.muted > 0 || v.stopped {
+	if v.discarding > 0 || v.stopped {
 		return false
 	}
 	const shown = 4
@@ -456,7 +456,7 @@ func (v *validation) object(o *objectRule, at int) (end int, ok bool) {
 		}
 		valueEnd, valid := v.memberValue(o, known, nameAt, c.i)
 		ok = ok && valid
-		if !v.spend(1) || !ok && v.muted > 0 {
+		if !v.spend(1) || !ok && v.discarding > 0 {
 			return endUnknown, false
 		}
 		if valueEnd == endUnknown {
@@ -465,7 +465,7 @@ func (v *validation) object(o *objectRule, at int) (end int, ok bool) {
 		c.i = max(valueEnd, c.i)
 	}
 	if o.count != nil {
-		if msg := o.count.check(count, "property", v.muted > 0); msg != "" {
+		if msg := o.count.check(count, "property", v.discarding > 0); msg != "" {
 			ok = v.fail(at, msg)
 		}
 	}
@@ -478,7 +478,7 @@ func (v *validation) propertyName(s *subschema, nameAt int, raw []byte) bool {
 	if v.matches(s, nameAt) {
 		return true
 	}
-	if v.muted > 0 || v.stopped {
+	if v.discarding > 0 || v.stopped {
 		return false
 	}
 	outer := v.found
@@ -526,7 +526,7 @@ func (v *validation) memberValue(o *objectRule, known, nameAt, at int) (end int,
 		return end, ok
 	}
 	if o.additional.never {
-		if v.muted > 0 || v.stopped {
+		if v.discarding > 0 || v.stopped {
 			return end, false
 		}
 		c := cursor{b: v.b, i: nameAt}
@@ -544,7 +544,7 @@ func (v *validation) presence(o *objectRule, seen []uint64, at int) bool {
 		if has(k) {
 			continue
 		}
-		if v.muted > 0 {
+		if v.discarding > 0 {
 			return false
 		}
 		ok = v.fail(at, missingProperty(o.members[k].name))
@@ -555,7 +555,7 @@ func (v *validation) presence(o *objectRule, seen []uint64, at int) bool {
 		}
 		for _, k := range d.required {
 			if !has(k) {
-				if v.muted > 0 {
+				if v.discarding > 0 {
 					return false
 				}
 				ok = v.fail(at, missingProperty(o.members[k].name)+", which "+quote(o.members[d.name].name)+" requires")
@@ -563,7 +563,7 @@ func (v *validation) presence(o *objectRule, seen []uint64, at int) bool {
 		}
 		if d.schema != nil {
 			_, valid := v.evalNested(d.schema, at)
-			if ok = ok && valid; !ok && v.muted > 0 {
+			if ok = ok && valid; !ok && v.discarding > 0 {
 				return false
 			}
 		}
@@ -596,7 +596,7 @@ func (v *validation) array(a *arrayRule, at int) (end int, ok bool) {
 			matching++
 		}
 		count++
-		if !v.spend(1) || !ok && v.muted > 0 {
+		if !v.spend(1) || !ok && v.discarding > 0 {
 			return endUnknown, false
 		}
 		if itemEnd == endUnknown {
@@ -605,12 +605,12 @@ func (v *validation) array(a *arrayRule, at int) (end int, ok bool) {
 		c.i = max(itemEnd, c.i)
 	}
 	if a.count != nil {
-		if msg := a.count.check(count, "item", v.muted > 0); msg != "" {
+		if msg := a.count.check(count, "item", v.discarding > 0); msg != "" {
 			ok = v.fail(at, msg)
 		}
 	}
 	if a.contains != nil {
-		if msg := a.matches.check(matching, "item", v.muted > 0); msg != "" {
+		if msg := a.matches.check(matching, "item", v.discarding > 0); msg != "" {
 			ok = v.fail(at, msg+" matching the schema of contains")
 		}
 	}
@@ -633,7 +633,7 @@ func (v *validation) unique(at, end int) bool {
 		return false
 	}
 	if equal {
-		return v.muted == 0 && v.fail(at, itemsEqual(i, j))
+		return v.discarding == 0 && v.fail(at, itemsEqual(i, j))
 	}
 	return true
 }

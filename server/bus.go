@@ -105,8 +105,8 @@ const (
 	// eventsSent reports how many events the server has sent of each kind: Name is a JSON object of
 	// numbers.
 	eventsSent eventKind = "sent"
-	// eventsAsked asks the other servers for an eventsSent.
-	eventsAsked eventKind = "ask"
+	// eventsRequested asks the other servers for an eventsSent.
+	eventsRequested eventKind = "ask"
 )
 
 // NewMemoryBus returns a [Bus] within one process, for tests and for servers that share it. Publish
@@ -199,9 +199,10 @@ const (
 	maxOvertaking   = 1024 // events of one kind that overtook others
 )
 
-// firstAsks are the times after a subscription began at which the other servers are asked for their
-// eventsSent, until the subscription is known to work. What they have sent before counts as lost.
-var firstAsks = [...]time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond}
+// firstRequests are the times after a subscription began at which the other servers are asked for
+// their eventsSent, until the subscription is known to work. What they have sent before counts as
+// lost.
+var firstRequests = [...]time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond}
 
 // A busClient connects a server to its bus. One goroutine subscribes from the server's first use
 // until it is closed, and another one counts. A third one publishes and runs only while events are
@@ -291,7 +292,7 @@ func (bc *busClient) deliver(message []byte) {
 	case bc.subscribeCtx.Err() != nil:
 	case e.From == bc.id:
 		bc.working.Store(true)
-	case e.Kind == eventsAsked:
+	case e.Kind == eventsRequested:
 		bc.publishSent()
 	case e.Kind == eventsSent:
 		bc.working.Store(true)
@@ -318,18 +319,18 @@ func (bc *busClient) deliver(message []byte) {
 // count asks the other servers how many events they have sent when the subscription has begun, and
 // publishes the numbers of this one from time to time.
 func (bc *busClient) count() {
-	for _, d := range firstAsks {
+	for _, d := range firstRequests {
 		if !wait.Sleep(bc.subscribeCtx, d) {
 			return
 		}
 		if bc.working.Load() {
 			break
 		}
-		bc.publish(event{Kind: eventsAsked})
+		bc.publish(event{Kind: eventsRequested})
 	}
 	for wait.Sleep(bc.subscribeCtx, countInterval) {
 		if !bc.working.Load() { // it has failed, and begun again
-			bc.publish(event{Kind: eventsAsked})
+			bc.publish(event{Kind: eventsRequested})
 		}
 		bc.publishSent()
 		bc.received.forget()
@@ -427,7 +428,7 @@ func (bc *busClient) next() (events map[event]struct{}, dropped int) {
 }
 
 // counts reports whether events of the kind are counted.
-func (e *event) counts() bool { return e.Kind != eventsSent && e.Kind != eventsAsked }
+func (e *event) counts() bool { return e.Kind != eventsSent && e.Kind != eventsRequested }
 
 // number completes an event that is published now.
 func (bc *busClient) number(e event) event {

@@ -42,7 +42,7 @@ import (
 //
 // Elicit does not modify or keep p.
 func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
+	return requestInput(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.Elicit(key, p) })
 }
 
 // ElicitURL is [Call.Elicit] for a web page. The URL must be https, or http on this machine, and
@@ -52,7 +52,7 @@ func (c *Call) Elicit(ctx context.Context, key string, p *mcp.ElicitRequestParam
 // Clients of 2026-07-28 are asked, and the handler runs again when the user has agreed; if the user
 // is not done yet by then, they are asked again. Older clients get an error that names the page.
 func (c *Call) ElicitURL(ctx context.Context, key, message, url string) (*mcp.ElicitResult, error) {
-	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.ElicitURL(key, message, url) })
+	return requestInput(ctx, c, func(q *InputRequests) *Reply[*mcp.ElicitResult] { return q.ElicitURL(key, message, url) })
 }
 
 // ElicitURL adds the input request of [Call.ElicitURL].
@@ -204,7 +204,7 @@ func Elicit[T any](ctx context.Context, key, message string) (Answer[T], error) 
 	if c == nil {
 		return Answer[T]{}, errNoCall
 	}
-	return askOne(ctx, c, func(q *InputRequests) *Reply[Answer[T]] { return Form[T](q, key, message) })
+	return requestInput(ctx, c, func(q *InputRequests) *Reply[Answer[T]] { return Form[T](q, key, message) })
 }
 
 var errNoCall = errors.New("the context does not belong to a call")

@@ -361,8 +361,8 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 	return d.requester.ask(ctx, list)
 }
 
-// askOne sends a single input request.
-func askOne[T any](ctx context.Context, c *Call, add func(*InputRequests) *Reply[T]) (T, error) {
+// requestInput sends a single input request.
+func requestInput[T any](ctx context.Context, c *Call, add func(*InputRequests) *Reply[T]) (T, error) {
 	q := c.InputRequests()
 	r := add(q)
 	if err := q.Wait(ctx); err != nil {

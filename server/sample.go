@@ -23,7 +23,7 @@ import (
 // If the client has not declared the context capability, IncludeContext is left out. Sample does
 // not modify or keep p.
 func (c *Call) Sample(ctx context.Context, key string, p *mcp.CreateMessageRequestParams) (*mcp.CreateMessageResult, error) {
-	return askOne(ctx, c, func(q *InputRequests) *Reply[*mcp.CreateMessageResult] { return q.Sample(key, p) })
+	return requestInput(ctx, c, func(q *InputRequests) *Reply[*mcp.CreateMessageResult] { return q.Sample(key, p) })
 }
 
 // Sample adds the input request of [Call.Sample].
@@ -235,7 +235,7 @@ func checkMessage(m *mcp.SamplingMessage) (uses, results []string, err error) {
 // [InputRequests.Wait] for that and for the errors. The specification deprecates roots since
 // 2026-07-28.
 func (c *Call) Roots(ctx context.Context, key string) ([]mcp.Root, error) {
-	return askOne(ctx, c, func(q *InputRequests) *Reply[[]mcp.Root] { return q.Roots(key) })
+	return requestInput(ctx, c, func(q *InputRequests) *Reply[[]mcp.Root] { return q.Roots(key) })
 }
 
 // Roots adds the input request of [Call.Roots].

@@ -300,7 +300,7 @@ type taskRequester struct {
 	inner inputRequester
 
 	mu sync.Mutex
-	// waiting counts the concurrent calls of askWithTask.
+	// waiting counts the concurrent calls of requestWithTask.
 	waiting int
 }
 
@@ -316,7 +316,7 @@ func (rq *taskRequester) ask(ctx context.Context, requests []*inputRequest) erro
 	}
 	run.mu.Unlock()
 	if run.task.Core {
-		return rq.askWithTask(ctx, requests)
+		return rq.requestWithTask(ctx, requests)
 	}
 	if r, ok := rq.inner.(*inputRound); ok {
 		var err error
@@ -324,7 +324,7 @@ func (rq *taskRequester) ask(ctx context.Context, requests []*inputRequest) erro
 			return err
 		}
 	}
-	return rq.askInTask(ctx, requests)
+	return rq.requestInTask(ctx, requests)
 }
 
 // applyEarlier decodes the responses from input rounds before the task, and returns the requests
@@ -348,8 +348,8 @@ func (rq *taskRequester) respond(d *inputState, r *rpc.Request, head, out []byte
 	return rq.inner.respond(d, r, head, out, err)
 }
 
-// askWithTask sends requests that name the task. Meanwhile the task's status is input_required.
-func (rq *taskRequester) askWithTask(ctx context.Context, requests []*inputRequest) error {
+// requestWithTask sends requests that name the task. Meanwhile the task's status is input_required.
+func (rq *taskRequester) requestWithTask(ctx context.Context, requests []*inputRequest) error {
 	for _, q := range requests {
 		q.params = withRelatedTask(q.params, rq.run.task.ID)
 	}
@@ -386,8 +386,8 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 }
 
-// askInTask stores the requests in the task and waits for the responses from tasks/update.
-func (rq *taskRequester) askInTask(ctx context.Context, requests []*inputRequest) error {
+// requestInTask stores the requests in the task and waits for the responses from tasks/update.
+func (rq *taskRequester) requestInTask(ctx context.Context, requests []*inputRequest) error {
 	ctx, cancel := joinContext(ctx, rq.run.call)
 	defer cancel()
 	t, err := rq.run.update(ctx, func(t *Task) error {

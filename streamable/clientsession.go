@@ -31,8 +31,8 @@ type clientSession struct {
 	gone error
 	// listenStarted means that a goroutine keeps the GET stream open.
 	listenStarted bool
-	// mayAsk means that the server may send requests.
-	mayAsk bool
+	// mayRequest means that the server may send requests.
+	mayRequest bool
 
 	// listening is closed when the server knows the client's stream for its requests. It is nil if
 	// calls need not wait for that.
@@ -135,7 +135,7 @@ func (f *framer) prepareListenLocked() chan<- struct{} {
 	}
 	f.session.listenStarted = true
 	listening := make(chan struct{})
-	if f.session.mayAsk {
+	if f.session.mayRequest {
 		f.session.listening = listening
 	}
 	return listening

@@ -213,7 +213,7 @@ func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []by
 		}
 	case env.method == mcp.MethodInitialize:
 		f.modernVersion = nil // notifications belong to the session from now on
-		f.session = clientSession{mayAsk: env.mayAsk}
+		f.session = clientSession{mayRequest: env.mayRequest}
 		f.sessionServed.Store(false)
 	}
 	p.ctx, p.cancel = f.requestContext(ctx)

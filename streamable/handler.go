@@ -229,9 +229,9 @@ type Handler struct {
 	unforwarded atomic.Uint64
 	// storeDownUntil is the clock's time until which no event is stored.
 	storeDownUntil atomic.Int64
-	// asksAlone means that no other process passes on the response to a request, though another may
-	// get it, and that the log does not say so yet.
-	asksAlone atomic.Bool
+	// soleRequester means that no other process passes on the response to a request, though another
+	// may get it, and that the log does not say so yet.
+	soleRequester atomic.Bool
 	// unflushed is done when the log says that a ResponseWriter cannot flush.
 	unflushed sync.Once
 	// closed ends when Shutdown is called.
@@ -538,7 +538,7 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 	sharer, _ := r.Handler.(relay.Sharer)
 	open := func(ctx context.Context, out rpc.Sender, _ string) (peer, func(bool)) {
 		var p relay.Peer
-		prefix, asked := "", &askedIDs{}
+		prefix, asked := "", &sentRequestIDs{}
 		out = &revocableSender{out: out, asked: asked}
 		if sharer != nil && h.opts.Sessions != nil {
 			prefix = fmt.Sprintf("%s.%d", h.instance, opened.Add(1))
@@ -642,7 +642,7 @@ type relayConn struct {
 	// in the session.
 	callPrefix string
 	// asked has the ids of the peer's requests. It is nil for requests without a session.
-	asked *askedIDs
+	asked *sentRequestIDs
 }
 
 // deliverRequest implements peer. It returns the response's error, for the status.
@@ -751,7 +751,7 @@ type revocableSender struct {
 	// out is nil after revoke.
 	out rpc.Sender
 	// asked gets the ids of requests. It may be nil.
-	asked *askedIDs
+	asked *sentRequestIDs
 }
 
 // revoke makes Send fail from now on.
@@ -774,36 +774,36 @@ func (s *revocableSender) Send(message []byte) error {
 	return s.out.Send(message)
 }
 
-// askedIDs remembers the ids of the requests to a client, also after their responses: a client may
-// respond late or twice. Its methods may be called by many goroutines at once.
-type askedIDs struct {
+// sentRequestIDs remembers the ids of the requests to a client, also after their responses: a
+// client may respond late or twice. Its methods may be called by many goroutines at once.
+type sentRequestIDs struct {
 	mu sync.Mutex
 	// keys has hashes of the ids. It is nil before the first one.
 	keys map[uint64]struct{}
 }
 
-// maxAskedIDs limits the ids. After as many requests, the client may respond to any id.
-const maxAskedIDs = 4096
+// maxSentRequestIDs limits the ids. After as many requests, the client may respond to any id.
+const maxSentRequestIDs = 4096
 
-var askedSeed = maphash.MakeSeed()
+var requestIDSeed = maphash.MakeSeed()
 
 // note adds the id of a message that is a request.
-func (a *askedIDs) note(message []byte) {
+func (a *sentRequestIDs) note(message []byte) {
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) != nil || m.Kind != jsonrpc.KindRequest {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.keys) < maxAskedIDs {
-		sparse.Set(&a.keys, maphash.Bytes(askedSeed, m.ID.Canonical()), struct{}{})
+	if len(a.keys) < maxSentRequestIDs {
+		sparse.Set(&a.keys, maphash.Bytes(requestIDSeed, m.ID.Canonical()), struct{}{})
 	}
 }
 
 // has reports false if it is certain that no request had the id.
-func (a *askedIDs) has(id jsonrpc.ID) bool {
+func (a *sentRequestIDs) has(id jsonrpc.ID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, ok := a.keys[maphash.Bytes(askedSeed, id.Canonical())]
-	return ok || len(a.keys) >= maxAskedIDs
+	_, ok := a.keys[maphash.Bytes(requestIDSeed, id.Canonical())]
+	return ok || len(a.keys) >= maxSentRequestIDs
 }

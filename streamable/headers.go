@@ -286,8 +286,8 @@ type envelope struct {
 	arguments []byte
 	// requestID is params.requestId.
 	requestID []byte
-	// mayAsk means that an initialize request allows the server to send input requests.
-	mayAsk bool
+	// mayRequest means that an initialize request allows the server to send input requests.
+	mayRequest bool
 }
 
 // readEnvelope reads a message. It must be valid JSON, as package jsonrpc writes it.
@@ -326,7 +326,7 @@ func readEnvelope(msg []byte) (e envelope) {
 		case members.KeyIs("requestId"):
 			e.requestID = members.Value()
 		case members.KeyIs("capabilities") && e.method == mcp.MethodInitialize:
-			e.mayAsk = declaresClientRequests(members.Value())
+			e.mayRequest = declaresClientRequests(members.Value())
 		}
 	}
 	return e

@@ -388,7 +388,7 @@ func (ss *standingStream) passAll(ctx context.Context, rm *remoteStream, lastID 
 		// It has no id: a client that resumes the stream again gets what the store has.
 		return ss.response.writeEvent(sse.Event{Data: jsonrpc.AppendError(nil, rm.requestID, errUnreachable, false)})
 	case cause == context.Canceled: // it is not the stream that has ended
-		ss.askToResume()
+		ss.sendRetry()
 		return nil
 	case following.Err() != nil:
 		return cause
@@ -486,20 +486,20 @@ func (ss *standingStream) pass(events iter.Seq2[StoredEvent, error], lastID stri
 // maxHops limits how often a message is sent on because the client listens elsewhere by now.
 const maxHops = 3
 
-// strayTime is the time after which a listener looks for messages that other nodes have stored and
-// not sent to it, because they did not know of it yet.
-const strayTime = 2 * time.Second
+// storeCheckDelay is the time after which a listener looks for messages that other nodes have
+// stored and not sent to it, because they did not know of it yet.
+const storeCheckDelay = 2 * time.Second
 
-// A strayCheck finds such messages.
-type strayCheck struct {
+// A storeCheck finds such messages.
+type storeCheck struct {
 	// after is the id of the last event before the client listened here.
 	after string
 	// own has the ids of the events that this node has added since.
 	own map[string]bool
 }
 
-// beginStrayCheckLocked begins a check for the standalone stream, which has a new response.
-func (st *stream) beginStrayCheckLocked() {
+// beginStoreCheckLocked begins a check for the standalone stream, which has a new response.
+func (st *stream) beginStoreCheckLocked() {
 	if st != &st.session.standalone || st.session.shared == nil || st.session.h.forwarder == nil {
 		return
 	}
@@ -508,18 +508,18 @@ func (st *stream) beginStrayCheckLocked() {
 			st.lastSentID = id
 		}
 	}
-	st.strays = newStrayCheck(st.lastSentID)
+	st.storeCheck = newStoreCheck(st.lastSentID)
 }
 
-func newStrayCheck(after string) *strayCheck {
-	return &strayCheck{after: after, own: make(map[string]bool)}
+func newStoreCheck(after string) *storeCheck {
+	return &storeCheck{after: after, own: make(map[string]bool)}
 }
 
-// endStrayCheckSoon makes sure that the response out gets what other nodes store in the next
+// endStoreCheckSoon makes sure that the response out gets what other nodes store in the next
 // moment. It tries again while the store does not respond.
-func (st *stream) endStrayCheckSoon(ctx context.Context, out *response) {
+func (st *stream) endStoreCheckSoon(ctx context.Context, out *response) {
 	st.mu.Lock()
-	check := st.strays
+	check := st.storeCheck
 	st.mu.Unlock()
 	if check == nil {
 		return
@@ -528,13 +528,13 @@ func (st *stream) endStrayCheckSoon(ctx context.Context, out *response) {
 	h.followers.Start(func() {
 		began := time.Now()
 		for {
-			if !wait.Sleep(ctx, strayTime) {
+			if !wait.Sleep(ctx, storeCheckDelay) {
 				return
 			}
-			found, err := st.findStrays(ctx, check)
+			found, err := st.readStored(ctx, check)
 			switch {
 			case err == nil:
-				st.sendStrays(found, check, out)
+				st.sendStored(found, check, out)
 				return
 			case ctx.Err() != nil:
 				return
@@ -548,11 +548,11 @@ func (st *stream) endStrayCheckSoon(ctx context.Context, out *response) {
 	})
 }
 
-// maxStrays limits the bytes of the events that one check sends.
-const maxStrays = 4 << 20
+// maxStoreCheck limits the bytes of the events that one check sends.
+const maxStoreCheck = 4 << 20
 
-// findStrays reads what is stored, without a lock: new messages do not wait for the store.
-func (st *stream) findStrays(ctx context.Context, check *strayCheck) (found []StoredEvent, err error) {
+// readStored reads what is stored, without a lock: new messages do not wait for the store.
+func (st *stream) readStored(ctx context.Context, check *storeCheck) (found []StoredEvent, err error) {
 	if check.after == "" {
 		return nil, ErrEventGone
 	}
@@ -568,7 +568,7 @@ func (st *stream) findStrays(ctx context.Context, check *strayCheck) (found []St
 		if err != nil {
 			return nil, err
 		}
-		if size += len(e.Data); size > maxStrays {
+		if size += len(e.Data); size > maxStoreCheck {
 			return nil, ErrEventGone
 		}
 		found = append(found, e)
@@ -576,14 +576,14 @@ func (st *stream) findStrays(ctx context.Context, check *strayCheck) (found []St
 	return found, nil
 }
 
-// sendStrays ends the check.
-func (st *stream) sendStrays(found []StoredEvent, check *strayCheck, out *response) {
+// sendStored ends the check.
+func (st *stream) sendStored(found []StoredEvent, check *storeCheck, out *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.out != out || st.strays != check {
+	if st.out != out || st.storeCheck != check {
 		return
 	}
-	st.strays = nil
+	st.storeCheck = nil
 	for _, e := range found {
 		if !e.hasMessage() || check.own[e.ID] {
 			continue

@@ -827,10 +827,10 @@ func (ss *standingStream) serveStream(ctx context.Context, st *stream, lastID st
 		return
 	}
 	rs.startKeepAlive(st)
-	st.endStrayCheckSoon(ctx, rs)
+	st.endStoreCheckSoon(ctx, rs)
 	ss.end = func(bool) {
 		if !st.isComplete() {
-			ss.askToResume()
+			ss.sendRetry()
 		}
 		st.detach(rs)
 	}
@@ -857,7 +857,7 @@ func (ss *standingStream) resumeLater(ctx context.Context, st *stream, lastID st
 	defer context.AfterFunc(ss.h.closed, cancel)()
 	for {
 		if !wait.Sleep(ctx, followRetry) {
-			ss.askToResume()
+			ss.sendRetry()
 			return nil, ctx.Err()
 		}
 		if err = st.session.findEvent(ctx, lastID); err == nil || errors.Is(err, ErrEventGone) {

@@ -73,7 +73,7 @@ func (h *Handler) share(keys func() (*seal.Ring, string), announces bool) (err e
 	}
 	if h.opts.Sessions != nil {
 		h.forwarder, err = newForwarder(h, h.opts.Nodes, announces)
-		h.asksAlone.Store(h.forwarder == nil)
+		h.soleRequester.Store(h.forwarder == nil)
 	}
 	return err
 }

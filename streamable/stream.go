@@ -55,8 +55,8 @@ type stream struct {
 	lastID string
 	// backlog counts events stored while no client listened.
 	backlog int
-	// strays is nil unless the stream is a standalone one whose client has just come here.
-	strays *strayCheck
+	// storeCheck is nil unless the stream is a standalone one whose client has just come here.
+	storeCheck *storeCheck
 }
 
 // attachLocked makes out carry the stream in place of the current response. detached is closed when
@@ -81,7 +81,7 @@ func (st *stream) detachLocked() {
 	if st.stopWatch != nil {
 		st.stopWatch()
 	}
-	st.out, st.detached, st.stopWatch, st.suspect, st.strays = nil, nil, nil, false, nil
+	st.out, st.detached, st.stopWatch, st.suspect, st.storeCheck = nil, nil, nil, false, nil
 }
 
 // setClientAway sets in the memory store whether the stream waits for its client.
@@ -229,7 +229,7 @@ func (st *stream) sendLocked(message []byte) error {
 		st.session.h.warnUnflushed(st.out.w)
 		return errCannotFlush
 	}
-	if h := st.session.h; h.asksAlone.Load() && isRequest(message) && h.asksAlone.CompareAndSwap(true, false) {
+	if h := st.session.h; h.soleRequester.Load() && isRequest(message) && h.soleRequester.CompareAndSwap(true, false) {
 		h.opts.Logger.Warn("a legacy client is asked for input, and its response must reach this process: if others share the server's StateKeys or Options.Sessions, set Options.Nodes, or let a proxy send all requests of a session to one process")
 	}
 	if !st.streaming {
@@ -318,8 +318,8 @@ func (st *stream) persist(message []byte) (id string, err error) {
 	switch {
 	case err == nil:
 		st.lastID = id
-		if st.strays != nil {
-			st.strays.own[id] = true
+		if st.storeCheck != nil {
+			st.storeCheck.own[id] = true
 		}
 		if st.gap && st.afterGapID == "" {
 			st.afterGapID = id
@@ -539,7 +539,7 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	complete, final := true, false
 	switch {
 	case late:
-		st.restarted, st.strays = true, newStrayCheck(lastSentID)
+		st.restarted, st.storeCheck = true, newStoreCheck(lastSentID)
 	case lastSentID == "":
 		err = st.primeLocked()
 	case events != nil:
@@ -552,7 +552,7 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	if complete && err == nil {
 		st.setClientAway(false)
 		if !late {
-			st.beginStrayCheckLocked()
+			st.beginStoreCheckLocked()
 		}
 	}
 	if err != nil || st.done || final || out.writeKeepAlive() != nil {
@@ -733,9 +733,9 @@ func (ss *standingStream) finish(answered bool) {
 	})
 }
 
-// askToResume tells the client of a session when to come back, if the handler shuts down. Another
+// sendRetry tells the client of a session when to come back, if the handler shuts down. Another
 // process may then serve the stream.
-func (ss *standingStream) askToResume() {
+func (ss *standingStream) sendRetry() {
 	if ss.h.closed.Err() != nil && ss.response.isStreaming() {
 		// The stream ends, also if this fails.
 		_ = ss.response.writeEvent(sse.Event{Retry: ss.h.opts.Retry, HasRetry: true})

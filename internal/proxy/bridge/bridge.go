@@ -79,7 +79,7 @@ func New(o *Options) (*Bridge, error) {
 	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}, leftOut: map[string]bool{}}
 	b.servers = serverCounts{opts: &b.opts, open: &b.openConnections}
 	b.recording = newRecording(b.opts.Record)
-	if b.hasFront() {
+	if b.behindGateway() {
 		b.recording = b.opts.Recording.r
 	}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(b.opts.BaseContext))
@@ -256,7 +256,7 @@ type Options struct {
 
 	// Record receives the traffic of both sides. The bridge does not close it. Nil records nothing.
 	Record *capture.Writer
-	// Recording replaces Record for a bridge behind a front that records the clients' side.
+	// Recording replaces Record for a bridge behind a gateway that records the clients' side.
 	Recording *Recording
 	// Logger receives the log. Nil discards it.
 	Logger *slog.Logger

@@ -102,7 +102,7 @@ type call struct {
 	out rpc.Sender
 	ctx context.Context
 	rec recorder
-	// origin is the request if a front recorded it.
+	// origin is the request if a gateway recorded it.
 	origin *Origin
 	event  uint64
 	// event is the request in the capture; seq orders all calls of the bridge.
@@ -133,9 +133,9 @@ type call struct {
 	queued bool
 	// taskFrame is the request, if the server may make a task of it and it is not large.
 	taskFrame []byte
-	// asksForTask says that the request asks a legacy server for a task. Only tasks/cancel may
+	// wantsTask says that the request asks a legacy server for a task. Only tasks/cancel may
 	// cancel it.
-	asksForTask bool
+	wantsTask bool
 	// listenFrame is the request, if it is a subscription that survives a restart.
 	listenFrame []byte
 	// acked says that the server has acknowledged the subscription.
@@ -186,10 +186,10 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 	return c, nil
 }
 
-// newClientRecorder returns a recorder for a client. If there is a front, the recorder only links
+// newClientRecorder returns a recorder for a client. If there is a gateway, the recorder only links
 // messages.
 func (b *Bridge) newClientRecorder() recorder {
-	if b.hasFront() {
+	if b.behindGateway() {
 		return recorder{recording: b.recording, side: capture.Downstream}
 	}
 	return b.recording.newRecorder(capture.Downstream)
@@ -216,7 +216,7 @@ func (cl *client) close() {
 	if cl.outbox != nil {
 		cl.outbox.close()
 	}
-	if !cl.b.hasFront() {
+	if !cl.b.behindGateway() {
 		cl.rec.recordEOF(capture.ToServer)
 	}
 	cl.b.mu.Lock()
@@ -450,7 +450,7 @@ func (cl *client) send(out rpc.Sender, frame []byte, from provenance) error {
 		rec.note("message dropped: " + errNoStream.Error())
 		return errNoStream
 	}
-	if cl.b.hasFront() {
+	if cl.b.behindGateway() {
 		return sendFrom(out, frame, from)
 	}
 	rec.outbound().recordSent(capture.ToClient, frame, from)
@@ -483,7 +483,7 @@ func (c *call) finishParsed(response []byte, isError bool, from provenance) {
 			response = c.client.b.withoutMalformed(c.method, response, &from)
 		}
 		switch {
-		case c.client.b.hasFront():
+		case c.client.b.behindGateway():
 			c.origin.setAnswer(from)
 		case response != nil:
 			c.rec.outbound().recordSent(capture.ToClient, response, from)
@@ -568,7 +568,7 @@ type outbox struct {
 	sent    chan struct{}
 }
 
-// An outgoing is a message in an outbox. from is its provenance, for a front that records it.
+// An outgoing is a message in an outbox. from is its provenance, for a gateway that records it.
 type outgoing struct {
 	frame []byte
 	from  provenance

@@ -134,11 +134,11 @@ func (b *Bridge) tryModern(cl *client, o clientMessage) forwarder {
 // maxProbes limits how often the bridge sends server/discover to a server that is overloaded.
 const maxProbes = 3
 
-// askEra detects the era of the server with server/discover, and repeats the request if that fails
-// on its way. It returns the upstream to use, which is up or takes the place of up. A legacy server
-// may have ended because of the request; its upstream then connects again. An error says that the
-// era is unknown.
-func (b *Bridge) askEra(ctx context.Context, up *upstream, request []byte) (eraResult, *upstream, error) {
+// detectEra detects the era of the server with server/discover, and repeats the request if that
+// fails on its way. It returns the upstream to use, which is up or takes the place of up. A legacy
+// server may have ended because of the request; its upstream then connects again. An error says
+// that the era is unknown.
+func (b *Bridge) detectEra(ctx context.Context, up *upstream, request []byte) (eraResult, *upstream, error) {
 	began, refusals := time.Now(), 1
 	for probes := 1; ; probes++ {
 		m, err := b.discover(ctx, up, request)
@@ -258,7 +258,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	ctx, cancel := b.withConnectTimeout(o.call.ctx)
 	defer cancel()
 	defer context.AfterFunc(cl.ctx, cancel)()
-	a := up.ask(ctx, queuedMessage{frame: o.frame, id: o.call.id, from: provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
+	a := up.request(ctx, queuedMessage{frame: o.frame, id: o.call.id, from: provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
 	if isTimeout(a.err) && ctx.Err() != nil {
 		up.close()
 		return unresponsive(a.err), false
@@ -289,7 +289,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 // speaksModern sends server/discover after a handshake that failed. It reports if the server is
 // modern.
 func (b *Bridge) speaksModern(ctx context.Context, up *upstream) bool {
-	probe, _ := judgeProbe(up.askFrame(ctx, discoverRequest()))
+	probe, _ := judgeProbe(up.requestFrame(ctx, discoverRequest()))
 	return probe == era.ProbeModern
 }
 
@@ -544,11 +544,11 @@ type eraResult struct {
 }
 
 // detectModern detects the era of the server for a modern client. It returns the upstream to use as
-// askEra does.
+// detectEra does.
 func (b *Bridge) detectModern(cl *client, up *upstream, o clientMessage) (eraResult, *upstream, error) {
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
-	return b.askEra(ctx, up, discoverFor(o.frame))
+	return b.detectEra(ctx, up, discoverFor(o.frame))
 }
 
 // detectLegacy sends the client's handshake to the server, and server/discover if the server does
@@ -557,7 +557,7 @@ func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraRes
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
 	initialize := sharedInitialize(o.frame, jsonrpc.StringID("mcpwire-initialize"))
-	a := up.ask(ctx, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
+	a := up.request(ctx, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
 		up.resume.SetHandshake(initialize, a.m.Result)
 		return eraResult{EraLegacy, supportYes, supportUnknown}, nil

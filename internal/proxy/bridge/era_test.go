@@ -165,7 +165,7 @@ func TestUrgentFull(t *testing.T) {
 				return pass.enqueueLocked(&call{method: "initialize"}, queuedMessage{frame: []byte("{}")})
 			}},
 			{"ping", func() error { return up.ping(ctx) }},
-			{"request of a detection", func() error { _, err := up.askFrame(ctx, request(jsonrpc.IntID(1))); return err }},
+			{"request of a detection", func() error { _, err := up.requestFrame(ctx, request(jsonrpc.IntID(1))); return err }},
 			{"discovery", func() error { _, err := b.discover(ctx, up, discoverRequest()); return err }},
 		} {
 			log.Reset()

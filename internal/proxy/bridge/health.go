@@ -168,7 +168,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 		serverEra = EraLegacy
 	}
 	if serverEra != EraLegacy {
-		found, next, err := b.askEra(ctx, up, discoverRequest())
+		found, next, err := b.detectEra(ctx, up, discoverRequest())
 		up = next
 		b.eras.update(found.legacy, found.modern)
 		switch {
@@ -178,7 +178,7 @@ func (b *Bridge) probe(ctx context.Context) error {
 			return errors.New("the server does not respond to server/discover")
 		}
 	}
-	m, err := up.askFrame(ctx, initializeRequest())
+	m, err := up.requestFrame(ctx, initializeRequest())
 	if err == nil && m.Kind == jsonrpc.KindError {
 		err = m.Err()
 	}
@@ -196,8 +196,8 @@ type metrics struct {
 	requests atomic.Int64
 	errors   atomic.Int64
 	timeouts atomic.Int64
-	// strayResponses counts responses that no request waits for.
-	strayResponses atomic.Int64
+	// unmatchedResponses counts responses that no request waits for.
+	unmatchedResponses atomic.Int64
 	// invalidMessages counts the server's lines that are invalid.
 	invalidMessages atomic.Int64
 	connections     atomic.Int64
@@ -317,7 +317,7 @@ func (b *Bridge) appendMetrics(dst []byte) []byte {
 		{"requests_total", "counter", "Requests of clients.", m.requests.Load()},
 		{"errors_total", "counter", "Requests that were answered with an error.", m.errors.Load()},
 		{"timeouts_total", "counter", "Requests without a response in time.", m.timeouts.Load()},
-		{"stray_responses_total", "counter", "Responses that matched no request and were dropped.", m.strayResponses.Load()},
+		{"stray_responses_total", "counter", "Responses that matched no request and were dropped.", m.unmatchedResponses.Load()},
 		{"noise_total", "counter", "Lines of the server that were not messages.", m.invalidMessages.Load()},
 		{"server_connections_total", "counter", "Connections to the server since the start.", m.connections.Load()},
 		{"server_restarts_total", "counter", "Connections that were made again for a client.", m.restarts.Load()},

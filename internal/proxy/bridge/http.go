@@ -61,7 +61,7 @@ func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
 	if err != nil {
 		return rejectedPeer{err: err}
 	}
-	if !h.b.hasFront() {
+	if !h.b.behindGateway() {
 		cl.recorderIn(ctx)
 	}
 	return &sessionPeer{cl}

@@ -112,7 +112,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		c.logLevel = requestedLogLevel(m)
 	}
 	if c.method == mcp.MethodToolsCall {
-		c.asksForTask = !c.modern && p.asksForTask(m)
+		c.wantsTask = !c.modern && p.wantsTask(m)
 		if c.modern && len(frame) <= maxReplayBytes {
 			c.taskFrame = frame
 		}
@@ -200,11 +200,11 @@ func (p *passthrough) removeCallLocked(c *call) bool {
 // expire gives up a call that timed out.
 func (p *passthrough) expire(c *call) {
 	p.mu.Lock()
-	asksClient := false
+	waitsForClient := false
 	for _, a := range p.serverRequests {
-		asksClient = asksClient || a.client == c.client
+		waitsForClient = waitsForClient || a.client == c.client
 	}
-	if asksClient && p.calls[c.serverID.Key()] == c { // the call may wait for the user
+	if waitsForClient && p.calls[c.serverID.Key()] == c { // the call may wait for the user
 		c.resetTimer()
 		p.mu.Unlock()
 		return
@@ -220,7 +220,7 @@ func (p *passthrough) expire(c *call) {
 
 // sendCancellation notifies the server that a removed call is canceled.
 func (p *passthrough) sendCancellation(c *call, why string) {
-	if c.method == mcp.MethodInitialize || c.asksForTask {
+	if c.method == mcp.MethodInitialize || c.wantsTask {
 		p.upstream.queue.withdraw(c.serverID)
 		return
 	}
@@ -279,7 +279,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), c.serverID)
 	}
 	c.finish(nil, provenance{})
-	return frame, !p.upstream.queue.withdraw(c.serverID) && !c.asksForTask
+	return frame, !p.upstream.queue.withdraw(c.serverID) && !c.wantsTask
 }
 
 func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {
@@ -287,7 +287,7 @@ func (p *passthrough) response(cl *client, frame []byte, m *jsonrpc.Message, eve
 	a := p.serverRequests[m.ID.Key()]
 	if a == nil || a.client != cl {
 		p.mu.Unlock()
-		p.b.metrics.strayResponses.Add(1)
+		p.b.metrics.unmatchedResponses.Add(1)
 		return
 	}
 	delete(p.serverRequests, m.ID.Key())
@@ -365,7 +365,7 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 			c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response has the id %.100s, want %s", m.ID, c.serverID))
 			return
 		}
-		p.upstream.strayResponse(m)
+		p.upstream.dropUnmatched(m)
 		return
 	}
 	p.upstream.resume.Answered(m)
@@ -727,11 +727,11 @@ func restoreIDs(frame []byte, c *call) []byte {
 	return withID(frame, c.id)
 }
 
-// asksForTask reports if a call of a tool asks a legacy server for a task. It must not be canceled
+// wantsTask reports if a call of a tool asks a legacy server for a task. It must not be canceled
 // by a notification
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/cancellation). A server
 // that does not declare tasks takes it for any other call.
-func (p *passthrough) asksForTask(m *jsonrpc.Message) bool {
+func (p *passthrough) wantsTask(m *jsonrpc.Message) bool {
 	if task, ok := m.Param("task"); !ok || !era.IsObject(task) {
 		return false
 	}
@@ -747,7 +747,7 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 	}
 	p.noteGivenUpLocked(c)
 	var own []byte
-	if !c.asksForTask {
+	if !c.wantsTask {
 		meta := jsonwire.Lookup(c.taskFrame, "params", "_meta")
 		if jsonwire.Lookup(meta, mcp.MetaClientCapabilities, "extensions", mcp.ExtensionTasks) == nil {
 			return true

@@ -832,9 +832,10 @@ func (x *exchange) recordEndpoint(text []byte) {
 	}
 }
 
-// A Recording records the traffic of several bridges behind one front into one capture. The front
-// records its clients' side, with a [Lane] for each client, and the bridges record their servers'
-// side. A nil Recording records nothing. Its methods may be called by many goroutines at once.
+// A Recording records the traffic of several bridges behind one gateway into one capture. The
+// gateway records its clients' side, with a [ClientRecorder] for each client, and the bridges
+// record their servers' side. A nil Recording records nothing. Its methods may be called by many
+// goroutines at once.
 type Recording struct{ r *recording }
 
 // NewRecording returns a recording to out, or nil if out is nil. It does not close out. watched
@@ -849,7 +850,7 @@ func NewRecording(out *capture.Writer, watched func() bool) *Recording {
 	return &Recording{r}
 }
 
-// Handler wraps a handler of the front. It records the heads of requests and responses.
+// Handler wraps a handler of the gateway. It records the heads of requests and responses.
 func (r *Recording) Handler(h http.Handler) http.Handler {
 	if r == nil {
 		return h
@@ -857,20 +858,20 @@ func (r *Recording) Handler(h http.Handler) http.Handler {
 	return r.r.handler(h)
 }
 
-// Lane returns a lane for a new client.
-func (r *Recording) Lane() *Lane {
+// ClientRecorder returns a recorder for a new client.
+func (r *Recording) ClientRecorder() *ClientRecorder {
 	if r == nil {
 		return nil
 	}
-	return &Lane{r.r.newRecorder(capture.Downstream)}
+	return &ClientRecorder{r.r.newRecorder(capture.Downstream)}
 }
 
-// A Lane records the messages of one client of a front. A nil Lane records nothing. Its methods may
-// be called by many goroutines at once.
-type Lane struct{ rec recorder }
+// A ClientRecorder records the messages of one client of a gateway. A nil ClientRecorder records
+// nothing. Its methods may be called by many goroutines at once.
+type ClientRecorder struct{ rec recorder }
 
 // Received records a message of the client that came with ctx.
-func (l *Lane) Received(ctx context.Context, frame []byte) *Origin {
+func (l *ClientRecorder) Received(ctx context.Context, frame []byte) *Origin {
 	if l == nil {
 		return nil
 	}
@@ -880,14 +881,14 @@ func (l *Lane) Received(ctx context.Context, frame []byte) *Origin {
 }
 
 // Sent records a message that is about to be sent to the client and belongs to no request.
-func (l *Lane) Sent(frame []byte, from Provenance) {
+func (l *ClientRecorder) Sent(frame []byte, from Provenance) {
 	if l != nil {
 		l.rec.outbound().recordSent(toClient, frame, from.p)
 	}
 }
 
 // End records that the client sends no more messages.
-func (l *Lane) End() {
+func (l *ClientRecorder) End() {
 	if l != nil {
 		l.rec.recordEOF(toServer)
 	}
@@ -969,10 +970,10 @@ func originOf(ctx context.Context) *Origin {
 	return o
 }
 
-// receive records a message of the client that came with ctx, unless a front did. It returns the
-// recorder and the event, and the origin, which is nil without a front.
+// receive records a message of the client that came with ctx, unless a gateway did. It returns the
+// recorder and the event, and the origin, which is nil without a gateway.
 func (cl *client) receive(ctx context.Context, frame []byte) (rec recorder, event uint64, o *Origin) {
-	if !cl.b.hasFront() {
+	if !cl.b.behindGateway() {
 		rec = cl.recorderIn(ctx)
 		return rec, rec.recordMessage(toServer, frame), nil
 	}
@@ -982,8 +983,8 @@ func (cl *client) receive(ctx context.Context, frame []byte) (rec recorder, even
 	return cl.rec, 0, nil
 }
 
-// hasFront reports if the clients' side is recorded by the front.
-func (b *Bridge) hasFront() bool { return b.opts.Recording != nil }
+// behindGateway reports if the clients' side is recorded by the gateway.
+func (b *Bridge) behindGateway() bool { return b.opts.Recording != nil }
 
 // sendFrom sends a message with its provenance, if the sender wants it.
 func sendFrom(out rpc.Sender, frame []byte, from provenance) error {

@@ -113,12 +113,12 @@ func (u *upstream) start(it queuedMessage) (<-chan ownAnswer, error) {
 	return answer, nil
 }
 
-// ask sends the server a request of the bridge and waits for the answer. It repeats the request
+// request sends the server a request of the bridge and waits for the answer. It repeats the request
 // while awaitRestart says so.
-func (u *upstream) ask(ctx context.Context, it queuedMessage) ownAnswer {
+func (u *upstream) request(ctx context.Context, it queuedMessage) ownAnswer {
 	began := time.Now()
 	for refusals := 1; ; refusals++ {
-		a := u.askOnce(ctx, it)
+		a := u.requestOnce(ctx, it)
 		if it.noLogin || !u.b.awaitRestart(ctx, a.err, began, refusals) {
 			return a
 		}
@@ -136,7 +136,7 @@ func (b *Bridge) awaitRestart(ctx context.Context, err error, began time.Time, r
 	return ok && wait.Sleep(ctx, pause)
 }
 
-func (u *upstream) askOnce(ctx context.Context, it queuedMessage) ownAnswer {
+func (u *upstream) requestOnce(ctx context.Context, it queuedMessage) ownAnswer {
 	answer, err := u.start(it)
 	if err != nil {
 		return ownAnswer{err: err}
@@ -150,9 +150,9 @@ func (u *upstream) askOnce(ctx context.Context, it queuedMessage) ownAnswer {
 	}
 }
 
-// askFrame is ask for a request that the bridge made for the detection of the era.
-func (u *upstream) askFrame(ctx context.Context, frame []byte) (*jsonrpc.Message, error) {
-	a := u.ask(ctx, queuedMessage{frame: frame, id: jsonwire.Lookup(frame, "id")})
+// requestFrame is request for a frame that the bridge made for the detection of the era.
+func (u *upstream) requestFrame(ctx context.Context, frame []byte) (*jsonrpc.Message, error) {
+	a := u.request(ctx, queuedMessage{frame: frame, id: jsonwire.Lookup(frame, "id")})
 	return a.m, a.err
 }
 
@@ -166,7 +166,7 @@ func (u *upstream) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byt
 func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	it.id = u.own.newID()
 	it.frame = withID(text(it.id), it.id)
-	switch a := u.ask(ctx, it); {
+	switch a := u.request(ctx, it); {
 	case a.err == nil:
 		return a.m, nil
 	case a.err == errUrgentFull:
@@ -407,10 +407,10 @@ func (a *abandonedCalls) taskOf(m *jsonrpc.Message) (task string, meta []byte) {
 	return "", nil
 }
 
-// strayResponse drops a response that no client waits for. It cancels the task that the server made
+// dropUnmatched drops a response that no client waits for. It cancels the task that the server made
 // of an abandoned call.
-func (u *upstream) strayResponse(m *jsonrpc.Message) {
-	u.b.metrics.strayResponses.Add(1)
+func (u *upstream) dropUnmatched(m *jsonrpc.Message) {
+	u.b.metrics.unmatchedResponses.Add(1)
 	level := slog.LevelInfo // it may be late
 	if len(m.ID) == 0 || m.ID.IsNull() {
 		level = slog.LevelWarn

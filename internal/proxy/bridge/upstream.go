@@ -778,7 +778,7 @@ func (u *upstream) route(frame []byte, m *jsonrpc.Message, on jsonrpc.ID, event 
 			u.unclaimedBytes += len(frame)
 		}
 	case addressed:
-		u.b.metrics.strayResponses.Add(1)
+		u.b.metrics.unmatchedResponses.Add(1)
 	default:
 		u.noteUnroutable(event)
 	}

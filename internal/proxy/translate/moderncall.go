@@ -414,7 +414,7 @@ func (mc *modernCalls) assign(q *serverRequest, call int64) {
 // candidate returns the call to take a server request, and how many calls could.
 func (mc *modernCalls) candidate(q *serverRequest) (best *modernCall, candidates int) {
 	for _, c := range mc.byID {
-		if c != q.notFor && c.req != nil && c.number != 0 && c.principal == q.principal && mc.cannotAsk(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
+		if c != q.notFor && c.req != nil && c.number != 0 && c.principal == q.principal && mc.cannotTake(q, c) == "" && len(c.unsentInputs)+len(c.sentInputs) < maxInputs {
 			candidates++
 			if best == nil || c.before(best) {
 				best = c
@@ -424,8 +424,8 @@ func (mc *modernCalls) candidate(q *serverRequest) (best *modernCall, candidates
 	return best, candidates
 }
 
-// cannotAsk returns why a call cannot take a server request, or "".
-func (mc *modernCalls) cannotAsk(q *serverRequest, c *modernCall) string {
+// cannotTake returns why a call cannot take a server request, or "".
+func (mc *modernCalls) cannotTake(q *serverRequest, c *modernCall) string {
 	client := &mc.handshake.client
 	if c.req != nil {
 		client = &c.req.client
@@ -466,7 +466,7 @@ func (mc *modernCalls) reassignAll(c *modernCall) {
 
 // attach gives a server request to a call.
 func (mc *modernCalls) attach(q *serverRequest, c *modernCall) {
-	if why := mc.cannotAsk(q, c); why != "" {
+	if why := mc.cannotTake(q, c); why != "" {
 		mc.inputs.reject(q, q.Refusal(why))
 		return
 	}
@@ -486,7 +486,7 @@ func (mc *modernCalls) gather(c *modernCall) {
 func (mc *modernCalls) claim(c *modernCall) {
 	for _, q := range slices.Clone(mc.inputs.unclaimed) {
 		own := q.principal == c.principal || q.principal == "" && !mc.principals.several
-		if own && mc.cannotAsk(q, c) == "" && len(c.unsentInputs) < maxInputs {
+		if own && mc.cannotTake(q, c) == "" && len(c.unsentInputs) < maxInputs {
 			mc.inputs.removeUnclaimed(q)
 			q.guessed = true
 			c.addInput(q)

@@ -110,7 +110,7 @@ func (a *announcer) inform(w *watcher) {
 	}
 	ok := a.g.spawn(func() {
 		for w.again.Swap(false) {
-			a.tell(w)
+			a.announce(w)
 		}
 		w.busy.Store(false)
 		if w.again.Load() {
@@ -122,8 +122,8 @@ func (a *announcer) inform(w *watcher) {
 	}
 }
 
-// tell sends a watcher the notifications of the lists that have changed for it.
-func (a *announcer) tell(w *watcher) {
+// announce sends a watcher the notifications of the lists that have changed for it.
+func (a *announcer) announce(w *watcher) {
 	for i, n := range w.notifications {
 		if sum := a.g.visibleSum(w.ctx, w.era, n); sum != w.sums[i] && w.ctx.Err() == nil {
 			w.sums[i] = sum
@@ -134,11 +134,11 @@ func (a *announcer) tell(w *watcher) {
 
 // visibleSum identifies what the caller of ctx sees of the lists that a notification is about.
 func (g *Gateway) visibleSum(ctx context.Context, clientEra bridge.Era, notification string) (sum uint64) {
-	w := g.world(ctx, clientEra)
-	view := w.st.view(ctx)
+	ix := g.index(ctx, clientEra)
+	view := ix.st.view(ctx)
 	for k := range kindTexts {
 		if kindTexts[k].changed == notification {
-			sum = sum*1_000_003 ^ w.list(Kind(k), view).sum
+			sum = sum*1_000_003 ^ ix.list(Kind(k), view).sum
 		}
 	}
 	return sum

@@ -63,8 +63,8 @@ func TestViewsShareTexts(t *testing.T) {
 		defer srv.Close(context.Background())
 		g := newGateway(t, &Options{Upstreams: []Upstream{streamUpstream("up", srv)}})
 		defer g.Close()
-		w := g.fresh(t.Context(), bridge.EraModern, nil, false)
-		all, some := w.list(KindTool, nil), w.list(KindTool, prefixView("up__b"))
+		ix := g.fresh(t.Context(), bridge.EraModern, nil, false)
+		all, some := ix.list(KindTool, nil), ix.list(KindTool, prefixView("up__b"))
 		if len(all.items) != 2 || len(some.items) != 1 || some.items[0].name != "up__b" || some.sum == all.sum {
 			t.Fatalf("got %d and %d items", len(all.items), len(some.items))
 		}

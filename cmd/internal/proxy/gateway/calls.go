@@ -338,33 +338,34 @@ func answerError(ctx context.Context, dst []byte, id jsonrpc.ID, err error) ([]b
 type statelessPeer struct {
 	g *Gateway
 
-	// lane records the client of a byte stream. It is nil over HTTP, or if nothing is recorded.
-	lane *bridge.Lane
+	// recorder records the client of a byte stream. It is nil over HTTP, or if nothing is recorded.
+	recorder *bridge.ClientRecorder
 
 	mu            sync.Mutex
 	subscriptions map[*subscription]struct{}
-	// lanes holds the lanes of HTTP clients by caller.
-	lanes map[string]*bridge.Lane
+	// recorders holds the recorders of HTTP clients by caller.
+	recorders map[string]*bridge.ClientRecorder
 }
 
-// maxLanes limits the lanes of HTTP clients. A client whose lane was forgotten gets a new one.
-const maxLanes = 1024
+// maxRecorders limits the recorders of HTTP clients. A client whose recorder was forgotten gets a
+// new one.
+const maxRecorders = 1024
 
-// laneOf returns the lane for a request, or nil.
-func (p *statelessPeer) laneOf(ctx context.Context) *bridge.Lane {
-	if p.lane != nil || p.g.recording == nil {
-		return p.lane
+// recorderOf returns the recorder for a request, or nil.
+func (p *statelessPeer) recorderOf(ctx context.Context) *bridge.ClientRecorder {
+	if p.recorder != nil || p.g.recording == nil {
+		return p.recorder
 	}
 	caller := relay.CallerOf(ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lanes[caller]
+	l := p.recorders[caller]
 	if l == nil {
-		if len(p.lanes) >= maxLanes {
-			clear(p.lanes)
+		if len(p.recorders) >= maxRecorders {
+			clear(p.recorders)
 		}
-		l = p.g.recording.Lane()
-		p.lanes[caller] = l
+		l = p.g.recording.ClientRecorder()
+		p.recorders[caller] = l
 	}
 	return l
 }
@@ -372,7 +373,7 @@ func (p *statelessPeer) laneOf(ctx context.Context) *bridge.Lane {
 // Request implements relay.Peer.
 func (p *statelessPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
 	line := frameOf(frame, m)
-	o := p.laneOf(ctx).Received(ctx, line)
+	o := p.recorderOf(ctx).Received(ctx, line)
 	ctx = bridge.WithOrigin(ctx, o)
 	var response []byte
 	var err error

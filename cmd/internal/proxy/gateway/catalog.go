@@ -314,7 +314,7 @@ func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 		c.snap, c.failures, c.retryAt = snap, 0, time.Time{}
 	}
 	if changed {
-		g.generation.Add(1) // before those who wait for the read look at the world
+		g.generation.Add(1) // before those who wait for the read look at the index
 	}
 	again = err == nil && c.dirty && !c.closed
 	if !again {
@@ -365,7 +365,7 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 		snap.lists[k].announced = c.announced[k]
 	}
 	c.mu.Unlock()
-	ask, err := c.open(ctx, snap)
+	request, err := c.open(ctx, snap)
 	if err != nil {
 		return nil, err
 	}
@@ -377,7 +377,7 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 		if era.Lookup(snap.profile.Capabilities, kindTexts[k].capability) == nil {
 			continue
 		}
-		if err := c.loadList(ctx, ask, kind, &snap.lists[k], &size); err != nil {
+		if err := c.loadList(ctx, request, kind, &snap.lists[k], &size); err != nil {
 			c.drop()
 			return nil, fmt.Errorf("%s: %w", kindTexts[k].method, err)
 		}
@@ -396,9 +396,9 @@ func (c *catalog) load(ctx context.Context) (*snapshot, error) {
 	return snap, nil
 }
 
-// An askFunc makes a request with the params, the members of which are given as JSON text, and
+// A requestFunc makes a request with the params, the members of which are given as JSON text, and
 // returns the result.
-type askFunc func(ctx context.Context, method, members string) ([]byte, error)
+type requestFunc func(ctx context.Context, method, members string) ([]byte, error)
 
 // clientProfile describes the gateway to servers. It declares what clients may have, because some
 // servers have tools for clients with certain capabilities only.
@@ -414,25 +414,25 @@ func (c *catalog) clientProfile() *era.ClientProfile {
 }
 
 // open begins or continues the conversation with the server, and reads its profile.
-func (c *catalog) open(ctx context.Context, snap *snapshot) (ask askFunc, err error) {
+func (c *catalog) open(ctx context.Context, snap *snapshot) (request requestFunc, err error) {
 	if c.era == bridge.EraModern {
 		return c.openModern(ctx, snap)
 	}
 	return c.openLegacy(ctx, snap)
 }
 
-func (c *catalog) openModern(ctx context.Context, snap *snapshot) (askFunc, error) {
+func (c *catalog) openModern(ctx context.Context, snap *snapshot) (requestFunc, error) {
 	f := era.Of(mcp.LatestRevision)
 	profile := c.clientProfile()
 	capabilities, _ := profile.Capabilities(f)
 	meta := string(append(profile.AppendMeta([]byte(`"_meta":`), f, capabilities), '}'))
-	ask := func(ctx context.Context, method, members string) ([]byte, error) {
+	request := func(ctx context.Context, method, members string) ([]byte, error) {
 		if members != "" {
 			members += ","
 		}
 		return exchange(ctx, c.be.stateless, method, "{"+members+meta+"}")
 	}
-	result, err := ask(ctx, mcp.MethodDiscover, "")
+	result, err := request(ctx, mcp.MethodDiscover, "")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", mcp.MethodDiscover, err)
 	}
@@ -445,7 +445,7 @@ func (c *catalog) openModern(ctx context.Context, snap *snapshot) (askFunc, erro
 		snap.revision = legacy.String()
 	}
 	c.subscribe(snap.profile.Capabilities, meta)
-	return ask, nil
+	return request, nil
 }
 
 // subscribe subscribes to the changes of the lists, unless that was done.
@@ -490,7 +490,7 @@ func (c *catalog) setOpening(peer relay.Peer) {
 	c.opening = peer
 }
 
-func (c *catalog) openLegacy(ctx context.Context, snap *snapshot) (askFunc, error) {
+func (c *catalog) openLegacy(ctx context.Context, snap *snapshot) (requestFunc, error) {
 	c.mu.Lock()
 	peer := c.session
 	c.mu.Unlock()
@@ -546,7 +546,7 @@ func (c *catalog) drop() {
 }
 
 // loadList reads all pages of a list. size counts the bytes of the catalog.
-func (c *catalog) loadList(ctx context.Context, ask askFunc, kind Kind, list *itemList, size *int) error {
+func (c *catalog) loadList(ctx context.Context, request requestFunc, kind Kind, list *itemList, size *int) error {
 	texts := &kindTexts[kind]
 	members := ""
 	var pages era.Pages
@@ -554,7 +554,7 @@ func (c *catalog) loadList(ctx context.Context, ask askFunc, kind Kind, list *it
 		if page >= maxPages {
 			return fmt.Errorf("more than %d pages", maxPages)
 		}
-		result, err := ask(ctx, texts.method, members)
+		result, err := request(ctx, texts.method, members)
 		if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Code == jsonrpc.CodeMethodNotFound {
 			return nil
 		}

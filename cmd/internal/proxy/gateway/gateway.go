@@ -41,7 +41,7 @@ type Gateway struct {
 	state atomic.Pointer[state]
 	// generation changes when a catalog or the configuration does.
 	generation atomic.Uint64
-	worlds     worldCache
+	indexes    indexCache
 	announcer  announcer
 	tasks      taskOwners
 	// starts limits how many servers start at once.
@@ -250,21 +250,21 @@ func (g *Gateway) Revisions() []mcp.Revision { return mcp.Revisions() }
 
 // Stateless implements relay.Handler.
 func (g *Gateway) Stateless() relay.Peer {
-	return &statelessPeer{g: g, subscriptions: map[*subscription]struct{}{}, lanes: map[string]*bridge.Lane{}}
+	return &statelessPeer{g: g, subscriptions: map[*subscription]struct{}{}, recorders: map[string]*bridge.ClientRecorder{}}
 }
 
 // Session implements relay.Handler. A nil Peer says that there are too many sessions.
 func (g *Gateway) Session(ctx context.Context, out rpc.Sender) relay.Peer {
-	if s := g.openSession(ctx, out, g.recording.Lane()); s != nil {
+	if s := g.openSession(ctx, out, g.recording.ClientRecorder()); s != nil {
 		return s
 	}
 	return nil
 }
 
-// openSession is Session with the lane of the client. It returns nil if there are too many
+// openSession is Session with the recorder of the client. It returns nil if there are too many
 // sessions.
-func (g *Gateway) openSession(ctx context.Context, out rpc.Sender, lane *bridge.Lane) *session {
-	s := newSession(g, ctx, out, lane)
+func (g *Gateway) openSession(ctx context.Context, out rpc.Sender, recorder *bridge.ClientRecorder) *session {
+	s := newSession(g, ctx, out, recorder)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed || len(g.sessions) >= g.state.Load().opts.MaxSessions {
@@ -284,7 +284,7 @@ func (g *Gateway) SharedKeys() (ring *seal.Ring, name string) {
 
 // SharedSession implements relay.Sharer.
 func (g *Gateway) SharedSession(ctx context.Context, out rpc.Sender, callPrefix string) relay.Peer {
-	s := g.openSession(ctx, out, g.recording.Lane())
+	s := g.openSession(ctx, out, g.recording.ClientRecorder())
 	if s == nil {
 		return nil
 	}

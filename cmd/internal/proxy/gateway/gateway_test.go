@@ -473,7 +473,7 @@ func TestDuplicateIDs(t *testing.T) {
 		}
 		g := newGateway(t, &Options{ListWait: time.Millisecond, Upstreams: []Upstream{up("a"), up("b")}})
 		defer g.Close()
-		requests := make(chan string, 3*maxAsks)
+		requests := make(chan string, 3*maxServerRequests)
 		s := g.Session(t.Context(), senderFunc(func(message []byte) error {
 			requests <- string(message)
 			return nil
@@ -528,7 +528,7 @@ func TestDuplicateIDs(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		// A client without responses still gets requests; the server of the oldest gets an error.
-		for i := range maxAsks + 1 {
+		for i := range maxServerRequests + 1 {
 			servers["a"].write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, 100+i))
 		}
 		if m := servers["a"].read(); string(m.ID) != "100" || m.Kind != jsonrpc.KindError {

@@ -37,10 +37,10 @@ func kindOfList(method string) (Kind, bool) {
 
 // answerList appends the response to a request for a list.
 func (g *Gateway) answerList(ctx context.Context, clientEra bridge.Era, kind Kind, m *jsonrpc.Message, dst []byte) ([]byte, error) {
-	w := g.fresh(ctx, clientEra, nil, false)
-	view := w.st.view(ctx)
-	list := w.list(kind, view)
-	first, err := g.pageStart(ctx, clientEra, kind, w, list, m)
+	ix := g.fresh(ctx, clientEra, nil, false)
+	view := ix.st.view(ctx)
+	list := ix.list(kind, view)
+	first, err := g.pageStart(ctx, clientEra, kind, ix, list, m)
 	if err != nil {
 		return dst, err
 	}
@@ -62,13 +62,13 @@ func (g *Gateway) answerList(ctx context.Context, clientEra bridge.Era, kind Kin
 		last := &list.items[next-1]
 		dst = append(dst, `,"nextCursor":"`...)
 		plain := binary.AppendUvarint(nil, uint64(next))
-		plain = append(append(append(plain, w.st.upstreams[last.upstream].name...), 0), last.own...)
+		plain = append(append(append(plain, ix.st.upstreams[last.upstream].name...), 0), last.own...)
 		if dst, _, err = g.ring.Seal(dst, purposeCursor, plain, cursorData(ctx, clientEra, kind)); err != nil {
 			return dst, err
 		}
 		dst = append(dst, '"')
 	}
-	stale := w.staleNames(view)
+	stale := ix.staleNames(view)
 	if clientEra == bridge.EraModern {
 		ttl := list.ttl
 		if stale != nil {
@@ -76,7 +76,7 @@ func (g *Gateway) answerList(ctx context.Context, clientEra bridge.Era, kind Kin
 		}
 		dst = append(dst, `,"resultType":"complete","ttlMs":`...)
 		dst = append(strconv.AppendInt(dst, ttl, 10), `,"cacheScope":"private","_meta":{"`+mcp.MetaServerInfo+`":`...)
-		dst = w.st.identity.AppendShortInfo(dst)
+		dst = ix.st.identity.AppendShortInfo(dst)
 		if stale != nil {
 			dst = append(append(dst, `,"`+MetaStale+`":`...), stale...)
 		}
@@ -90,14 +90,14 @@ func (g *Gateway) answerList(ctx context.Context, clientEra bridge.Era, kind Kin
 // staleNames returns the JSON array of the upstreams whose catalogs are missing or may be out of
 // date, or nil if there are none. It does not name those to which the caller must log in first,
 // whose tool to log in is listed, and with a view, those of which the caller sees nothing.
-func (w *world) staleNames(view View) []byte {
+func (ix *index) staleNames(view View) []byte {
 	var names []byte
-	for i, snap := range w.snaps {
-		if snap != nil && !w.stale[i] || snap == nil && w.mustLogIn[i] {
+	for i, snap := range ix.snaps {
+		if snap != nil && !ix.stale[i] || snap == nil && ix.mustLogIn[i] {
 			continue
 		}
-		u := w.st.upstreams[i].name
-		if view != nil && !w.shows(i, view) && (snap != nil || !allowsSome(view, u)) {
+		u := ix.st.upstreams[i].name
+		if view != nil && !ix.shows(i, view) && (snap != nil || !allowsSome(view, u)) {
 			continue
 		}
 		names = jsonwire.AppendQuote(append(names, ','), u)
@@ -110,13 +110,13 @@ func (w *world) staleNames(view View) []byte {
 }
 
 // shows reports if a view shows an item of an upstream.
-func (w *world) shows(upstream int, view View) bool {
-	if w.snaps[upstream] == nil {
+func (ix *index) shows(upstream int, view View) bool {
+	if ix.snaps[upstream] == nil {
 		return false
 	}
 	for kind := range numKinds {
-		for i := range w.snaps[upstream].lists[kind].items {
-			if view.Allows(kind, w.st.upstreams[upstream].name, w.snaps[upstream].lists[kind].items[i].own) {
+		for i := range ix.snaps[upstream].lists[kind].items {
+			if view.Allows(kind, ix.st.upstreams[upstream].name, ix.snaps[upstream].lists[kind].items[i].own) {
 				return true
 			}
 		}
@@ -147,7 +147,7 @@ var errCursor = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cu
 
 // pageStart returns the index of the first item of the page that a request is for: after the item
 // that its cursor names, or at the index in the cursor if that item is gone.
-func (g *Gateway) pageStart(ctx context.Context, clientEra bridge.Era, kind Kind, w *world, list *visibleList, m *jsonrpc.Message) (int, error) {
+func (g *Gateway) pageStart(ctx context.Context, clientEra bridge.Era, kind Kind, ix *index, list *visibleList, m *jsonrpc.Message) (int, error) {
 	text, ok := m.Param("cursor")
 	if !ok || string(text) == "null" {
 		return 0, nil
@@ -166,11 +166,11 @@ func (g *Gateway) pageStart(ctx context.Context, clientEra bridge.Era, kind Kind
 	}
 	name, own, _ := strings.Cut(string(plain[n:]), "\x00")
 	at := min(int(index), len(list.items)) // Seal protects it
-	if at > 0 && list.items[at-1].own == own && w.st.upstreams[list.items[at-1].upstream].name == name {
+	if at > 0 && list.items[at-1].own == own && ix.st.upstreams[list.items[at-1].upstream].name == name {
 		return at, nil
 	}
 	for i := range list.items {
-		if it := &list.items[i]; it.own == own && w.st.upstreams[it.upstream].name == name {
+		if it := &list.items[i]; it.own == own && ix.st.upstreams[it.upstream].name == name {
 			return i + 1, nil
 		}
 	}
@@ -181,16 +181,16 @@ func (g *Gateway) pageStart(ctx context.Context, clientEra bridge.Era, kind Kind
 const maxInstructions = 16 << 10
 
 // instructions returns the instructions of the gateway and of the upstreams that the caller sees.
-func (w *world) instructions(view View) string {
-	text := w.st.opts.Instructions
-	for i, snap := range w.snaps {
-		if snap == nil || snap.profile.Instructions == "" || view != nil && !w.shows(i, view) {
+func (ix *index) instructions(view View) string {
+	text := ix.st.opts.Instructions
+	for i, snap := range ix.snaps {
+		if snap == nil || snap.profile.Instructions == "" || view != nil && !ix.shows(i, view) {
 			continue
 		}
 		if text != "" {
 			text += "\n\n"
 		}
-		text += "## " + w.st.upstreams[i].name + "\n\n" + snap.profile.Instructions
+		text += "## " + ix.st.upstreams[i].name + "\n\n" + snap.profile.Instructions
 		if len(text) > maxInstructions {
 			break
 		}
@@ -200,7 +200,7 @@ func (w *world) instructions(view View) string {
 
 // appendCapabilities appends the ServerCapabilities for a revision. Lists, completion and logging
 // are always declared, because catalogs may be missing.
-func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byte {
+func (ix *index) appendCapabilities(dst []byte, f *era.Features, view View) []byte {
 	dst = append(dst, `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"logging":{}`...)
 	if f.Completions {
 		dst = append(dst, `,"completions":{}`...)
@@ -208,12 +208,12 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 	tasks, listed := false, ""
 	var extensions []byte
 	seen := map[string]bool{}
-	for i, snap := range w.snaps {
-		if snap == nil || view != nil && !w.shows(i, view) {
+	for i, snap := range ix.snaps {
+		if snap == nil || view != nil && !ix.shows(i, view) {
 			continue
 		}
 		tasks = tasks || era.Lookup(snap.profile.Capabilities, "tasks", "requests", "tools", "call") != nil
-		if w.listsTasks(i) {
+		if ix.listsTasks(i) {
 			listed = `"list":{},`
 		}
 		all := era.Lookup(snap.profile.Capabilities, "extensions")
@@ -241,8 +241,8 @@ func (w *world) appendCapabilities(dst []byte, f *era.Features, view View) []byt
 // instructions, tasks and extensions. Many hosts give up after 30 s, also if lists may take longer.
 const maxHandshakeWait = 10 * time.Second
 
-// handshakeWorld returns the world for a handshake.
-func (g *Gateway) handshakeWorld(ctx context.Context, clientEra bridge.Era) *world {
+// handshakeIndex returns the index for a handshake.
+func (g *Gateway) handshakeIndex(ctx context.Context, clientEra bridge.Era) *index {
 	ctx, cancel := context.WithTimeout(ctx, maxHandshakeWait)
 	defer cancel()
 	return g.fresh(ctx, clientEra, nil, false)
@@ -250,25 +250,25 @@ func (g *Gateway) handshakeWorld(ctx context.Context, clientEra bridge.Era) *wor
 
 // answerDiscover appends the response to server/discover.
 func (g *Gateway) answerDiscover(ctx context.Context, m *jsonrpc.Message, dst []byte) []byte {
-	w := g.handshakeWorld(ctx, bridge.EraModern)
-	view := w.st.view(ctx)
+	ix := g.handshakeIndex(ctx, bridge.EraModern)
+	view := ix.st.view(ctx)
 	f := era.Of(mcp.LatestRevision)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"supportedVersions":`...)
 	dst = era.AppendRevisions(dst, g.Revisions())
-	dst = w.appendCapabilities(append(dst, `,"capabilities":`...), f, view)
-	if text := w.instructions(view); text != "" {
+	dst = ix.appendCapabilities(append(dst, `,"capabilities":`...), f, view)
+	if text := ix.instructions(view); text != "" {
 		dst = jsonwire.AppendQuote(append(dst, `,"instructions":`...), text)
 	}
 	dst = append(dst, `,"ttlMs":0,"cacheScope":"private"`...)
 	// Other results have the short form of the identity.
-	meta := w.st.identity.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f)
-	return append(w.st.identity.EndWithMeta(dst, f, append(meta, '}')), '}')
+	meta := ix.st.identity.AppendInfo([]byte(`{"`+mcp.MetaServerInfo+`":`), f)
+	return append(ix.st.identity.EndWithMeta(dst, f, append(meta, '}')), '}')
 }
 
 // answerInitialize appends the response to initialize, and returns the negotiated revision.
 func (g *Gateway) answerInitialize(ctx context.Context, m *jsonrpc.Message, dst []byte) ([]byte, mcp.Revision) {
-	w := g.handshakeWorld(ctx, bridge.EraLegacy)
-	view := w.st.view(ctx)
+	ix := g.handshakeIndex(ctx, bridge.EraLegacy)
+	view := ix.st.view(ctx)
 	version, _ := m.Param("protocolVersion")
 	name, _ := jsonrpc.ID(version).Text()
 	revision, ok := mcp.ParseRevision(name)
@@ -278,9 +278,9 @@ func (g *Gateway) answerInitialize(ctx context.Context, m *jsonrpc.Message, dst 
 	f := era.Of(revision)
 	dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":{"protocolVersion":`...)
 	dst = jsonwire.AppendQuote(dst, revision.String())
-	dst = w.appendCapabilities(append(dst, `,"capabilities":`...), f, view)
-	dst = w.st.identity.AppendInfo(append(dst, `,"serverInfo":`...), f)
-	if text := w.instructions(view); text != "" {
+	dst = ix.appendCapabilities(append(dst, `,"capabilities":`...), f, view)
+	dst = ix.st.identity.AppendInfo(append(dst, `,"serverInfo":`...), f)
+	if text := ix.instructions(view); text != "" {
 		dst = jsonwire.AppendQuote(append(dst, `,"instructions":`...), text)
 	}
 	return append(dst, "}}"...), revision

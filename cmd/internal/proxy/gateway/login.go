@@ -81,9 +81,9 @@ func allowsSome(view View, upstream string) bool {
 }
 
 // loginItem returns the tool to log in to an upstream.
-func (w *world) loginItem(i int) visibleItem {
-	u := w.st.upstreams[i]
-	name := w.nameOf(i, &item{own: loginTool})
+func (ix *index) loginItem(i int) visibleItem {
+	u := ix.st.upstreams[i]
+	name := ix.nameOf(i, &item{own: loginTool})
 	raw := jsonwire.AppendQuote([]byte(`{"name":`), name)
 	raw = jsonwire.AppendQuote(append(raw, `,"title":`...), "Log in to "+u.name)
 	raw = jsonwire.AppendQuote(append(raw, `,"description":`...),

@@ -21,8 +21,8 @@ import (
 
 // Limits of a session.
 const (
-	// maxAsks limits the pending requests of servers to one client.
-	maxAsks = 1000
+	// maxServerRequests limits the pending requests of servers to one client.
+	maxServerRequests = 1000
 	// maxRemembered limits the bytes of an initialize request.
 	maxRemembered = 64 << 10
 )
@@ -37,8 +37,8 @@ type session struct {
 	// sendMu serializes Send of out.
 	sendMu sync.Mutex
 	out    rpc.Sender
-	// lane records the client; nil if nothing is recorded.
-	lane *bridge.Lane
+	// recorder records the client; nil if nothing is recorded.
+	recorder *bridge.ClientRecorder
 	// callPrefix begins the ids of the requests to the client.
 	callPrefix string
 
@@ -54,10 +54,10 @@ type session struct {
 	// level is the params of the last logging/setLevel, or nil.
 	level     []byte
 	upstreams map[*upstream]*upstreamSession
-	// asks holds the pending requests of servers by their id for the client.
-	asks  map[string]*ask
-	asked uint64
-	calls map[string]*upstreamSession
+	// serverRequests holds the pending requests of servers by their id for the client.
+	serverRequests map[string]*serverRequest
+	requested      uint64
+	calls          map[string]*upstreamSession
 	// subscribed has the client's URIs of the resources that it is subscribed to.
 	subscribed map[string]bool
 	watcher    *watcher
@@ -82,8 +82,8 @@ type upstreamSession struct {
 	leveled chan struct{}
 }
 
-// An ask is a pending request of a server to the client.
-type ask struct {
+// A serverRequest is a pending request of a server to the client.
+type serverRequest struct {
 	from *upstreamSession
 	// number orders the requests.
 	number uint64
@@ -94,8 +94,8 @@ type ask struct {
 }
 
 // newSession returns a session for a client to which out sends.
-func newSession(g *Gateway, ctx context.Context, out rpc.Sender, lane *bridge.Lane) *session {
-	s := &session{g: g, out: out, lane: lane}
+func newSession(g *Gateway, ctx context.Context, out rpc.Sender, recorder *bridge.ClientRecorder) *session {
+	s := &session{g: g, out: out, recorder: recorder}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
@@ -119,7 +119,7 @@ func (s *session) Close() {
 	for _, us := range all {
 		us.close()
 	}
-	s.lane.End()
+	s.recorder.End()
 	s.g.mu.Lock()
 	delete(s.g.sessions, s)
 	s.g.mu.Unlock()
@@ -130,7 +130,7 @@ func (s *session) forget(u *upstream) {
 	s.mu.Lock()
 	us := s.upstreams[u]
 	sparse.Delete(&s.upstreams, u)
-	maps.DeleteFunc(s.asks, func(_ string, a *ask) bool { return a.from == us })
+	maps.DeleteFunc(s.serverRequests, func(_ string, a *serverRequest) bool { return a.from == us })
 	s.mu.Unlock()
 	if us != nil {
 		us.close()
@@ -154,13 +154,13 @@ func (us *upstreamSession) close() {
 func (s *session) send(message []byte, from bridge.Provenance) error {
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()
-	s.lane.Sent(message, from)
+	s.recorder.Sent(message, from)
 	return s.out.Send(message)
 }
 
 // Request implements relay.Peer.
 func (s *session) Request(ctx context.Context, frame []byte, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	o := s.lane.Received(ctx, frameOf(frame, m))
+	o := s.recorder.Received(ctx, frameOf(frame, m))
 	ctx = bridge.WithOrigin(ctx, o)
 	var response []byte
 	var err error
@@ -486,7 +486,7 @@ func (us *upstreamSession) setLevel(params []byte) {
 // Notification implements relay.Peer.
 func (s *session) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame = frameOf(frame, m)
-	ctx = bridge.WithOrigin(ctx, s.lane.Received(ctx, frame))
+	ctx = bridge.WithOrigin(ctx, s.recorder.Received(ctx, frame))
 	switch string(m.Method) {
 	case mcp.NotificationInitialized:
 	case mcp.NotificationCancelled:
@@ -527,7 +527,7 @@ func (s *session) askersOf(token jsonrpc.ID) (list []*upstreamSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := map[*upstreamSession]bool{}
-	for _, a := range s.asks {
+	for _, a := range s.serverRequests {
 		if a.token != nil && a.token.Equal(token) && !seen[a.from] {
 			seen[a.from] = true
 			list = append(list, a.from)
@@ -540,10 +540,10 @@ func (s *session) askersOf(token jsonrpc.ID) (list []*upstreamSession) {
 func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	key, _ := m.ID.Text()
 	frame = frameOf(frame, m)
-	ctx = bridge.WithOrigin(ctx, s.lane.Received(ctx, frame))
+	ctx = bridge.WithOrigin(ctx, s.recorder.Received(ctx, frame))
 	s.mu.Lock()
-	a := s.asks[key]
-	sparse.Delete(&s.asks, key)
+	a := s.serverRequests[key]
+	sparse.Delete(&s.serverRequests, key)
 	s.mu.Unlock()
 	if a == nil {
 		return
@@ -581,13 +581,13 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 	switch {
 	case m.Kind == jsonrpc.KindRequest:
 		var ok bool
-		if key, ok = s.addAsk(us, m); !ok {
+		if key, ok = s.addServerRequest(us, m); !ok {
 			return errors.New("the session has ended")
 		}
 		frame = withID(frame, jsonrpc.StringID(key))
 	case string(m.Method) == mcp.NotificationCancelled:
 		id, _ := m.Param("requestId")
-		key := s.removeAsk(us, jsonrpc.ID(id))
+		key := s.removeServerRequest(us, jsonrpc.ID(id))
 		if key == "" {
 			return nil
 		}
@@ -606,7 +606,7 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 	}
 	if err != nil && key != "" {
 		s.mu.Lock()
-		sparse.Delete(&s.asks, key)
+		sparse.Delete(&s.serverRequests, key)
 		s.mu.Unlock()
 	}
 	return err
@@ -621,9 +621,9 @@ func isListChanged(method string) bool {
 	return false
 }
 
-// addAsk records a request of an upstream and returns its id for the client.
-func (s *session) addAsk(us *upstreamSession, m *jsonrpc.Message) (id string, ok bool) {
-	a := &ask{from: us, id: m.ID.Clone()}
+// addServerRequest records a request of an upstream and returns its id for the client.
+func (s *session) addServerRequest(us *upstreamSession, m *jsonrpc.Message) (id string, ok bool) {
+	a := &serverRequest{from: us, id: m.ID.Clone()}
 	meta, _ := m.Param("_meta")
 	if token := era.Lookup(meta, mcp.MetaProgressToken); token != nil {
 		a.token = jsonrpc.ID(token).Clone()
@@ -633,38 +633,38 @@ func (s *session) addAsk(us *upstreamSession, m *jsonrpc.Message) (id string, ok
 	if s.closed {
 		return "", false
 	}
-	if len(s.asks) >= maxAsks {
-		s.evictAskLocked()
+	if len(s.serverRequests) >= maxServerRequests {
+		s.evictServerRequestLocked()
 	}
-	s.asked++
-	a.number = s.asked
-	id = fmt.Sprintf("%s%s.%d", s.callPrefix, us.be.u.name, s.asked)
-	sparse.Set(&s.asks, id, a)
+	s.requested++
+	a.number = s.requested
+	id = fmt.Sprintf("%s%s.%d", s.callPrefix, us.be.u.name, s.requested)
+	sparse.Set(&s.serverRequests, id, a)
 	return id, true
 }
 
-// evictAskLocked answers the oldest request of a server with an error. The call that it belonged to
-// may have ended long ago.
-func (s *session) evictAskLocked() {
+// evictServerRequestLocked answers the oldest request of a server with an error. The call that it
+// belonged to may have ended long ago.
+func (s *session) evictServerRequestLocked() {
 	oldest := ""
-	for key, a := range s.asks {
-		if oldest == "" || a.number < s.asks[oldest].number {
+	for key, a := range s.serverRequests {
+		if oldest == "" || a.number < s.serverRequests[oldest].number {
 			oldest = key
 		}
 	}
-	a := s.asks[oldest]
-	sparse.Delete(&s.asks, oldest)
-	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxAsks), false)
+	a := s.serverRequests[oldest]
+	sparse.Delete(&s.serverRequests, oldest)
+	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxServerRequests), false)
 	s.g.spawn(func() { respond(s.ctx, a.from.peer, frame) }) // the bridge must not be called while it sends
 }
 
-// removeAsk forgets a request of an upstream. It returns its id for the client, or "".
-func (s *session) removeAsk(us *upstreamSession, id jsonrpc.ID) string {
+// removeServerRequest forgets a request of an upstream. It returns its id for the client, or "".
+func (s *session) removeServerRequest(us *upstreamSession, id jsonrpc.ID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, a := range s.asks {
+	for key, a := range s.serverRequests {
 		if a.from == us && a.id.Equal(id) {
-			sparse.Delete(&s.asks, key)
+			sparse.Delete(&s.serverRequests, key)
 			return key
 		}
 	}

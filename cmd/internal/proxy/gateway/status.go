@@ -89,9 +89,9 @@ func (c *catalog) addStatus(s *UpstreamStatus, b bridge.Status) {
 		cs.Hidden += snap.lists[i].hidden
 	}
 	g := c.be.u.g
-	w := g.world(c.be.base, c.era)
-	if i := slices.Index(w.st.upstreams, c.be.u); i >= 0 {
-		cs.Duplicates = w.duplicates[i]
+	ix := g.index(c.be.base, c.era)
+	if i := slices.Index(ix.st.upstreams, c.be.u); i >= 0 {
+		cs.Duplicates = ix.duplicates[i]
 	}
 	if s.Catalogs == nil {
 		s.Catalogs = map[string]CatalogStatus{}

@@ -37,8 +37,8 @@ func (g *Gateway) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	defer c.cancel(nil)
 	stop := context.AfterFunc(g.ctx, func() { c.cancel(ErrClosed) })
 	defer stop()
-	c.lane = g.recording.Lane()
-	c.stateless = &statelessPeer{g: g, lane: c.lane, subscriptions: map[*subscription]struct{}{}}
+	c.recorder = g.recording.ClientRecorder()
+	c.stateless = &statelessPeer{g: g, recorder: c.recorder, subscriptions: map[*subscription]struct{}{}}
 	c.rules = era.NewSession(era.Config{Revisions: modernRevisions(), Custom: func([]byte) bool { return true }})
 	return c.serve()
 }
@@ -62,7 +62,7 @@ type streamClient struct {
 	// rules checks modern requests.
 	rules     *era.Session
 	stateless *statelessPeer
-	lane      *bridge.Lane
+	recorder  *bridge.ClientRecorder
 	// session is the peer of legacy messages; nil before the first. Only read uses it.
 	session *session
 	wg      sync.WaitGroup
@@ -115,7 +115,7 @@ func (c *streamClient) serve() error {
 	if c.session != nil {
 		c.session.Close()
 	} else {
-		c.lane.End()
+		c.recorder.End()
 	}
 	c.mu.Lock()
 	writeErr := c.writeErr
@@ -237,7 +237,7 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 		}
 	} else {
 		if c.session == nil {
-			c.session = c.g.openSession(c.ctx, c, c.lane)
+			c.session = c.g.openSession(c.ctx, c, c.recorder)
 		}
 		if c.session == nil {
 			answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many sessions, or the gateway is shutting down"), false))
@@ -291,7 +291,7 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 // cancelCall cancels a request. The upstream of a legacy request gets the client's reason.
 func (c *streamClient) cancelCall(frame []byte, m *jsonrpc.Message) {
 	frame = frameOf(frame, m)
-	ctx := bridge.WithOrigin(c.ctx, c.lane.Received(c.ctx, frame))
+	ctx := bridge.WithOrigin(c.ctx, c.recorder.Received(c.ctx, frame))
 	if c.session != nil && c.session.cancelCall(ctx, frame, m) {
 		return
 	}

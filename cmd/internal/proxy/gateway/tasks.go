@@ -130,19 +130,19 @@ func (s *scope) ownTasks(frame []byte) {
 }
 
 // listsTasks reports if an upstream lists tasks.
-func (w *world) listsTasks(upstream int) bool {
-	snap := w.snaps[upstream]
+func (ix *index) listsTasks(upstream int) bool {
+	snap := ix.snaps[upstream]
 	return snap != nil && era.Lookup(snap.profile.Capabilities, "tasks", "list") != nil
 }
 
 // listTasks answers tasks/list with the tasks of one upstream after the other. Its cursor names the
 // upstream and has the server's own cursor. An upstream that fails is left out.
 func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Message, out rpc.Sender, dst []byte) ([]byte, error) {
-	w := s.g.world(ctx, bridge.EraLegacy)
-	view := w.st.view(ctx)
-	listing := slices.DeleteFunc(slices.Clone(w.st.upstreams), func(u *upstream) bool {
-		i := slices.Index(w.st.upstreams, u)
-		return !w.listsTasks(i) || view != nil && !w.shows(i, view)
+	ix := s.g.index(ctx, bridge.EraLegacy)
+	view := ix.st.view(ctx)
+	listing := slices.DeleteFunc(slices.Clone(ix.st.upstreams), func(u *upstream) bool {
+		i := slices.Index(ix.st.upstreams, u)
+		return !ix.listsTasks(i) || view != nil && !ix.shows(i, view)
 	})
 	at, cursor, err := s.taskCursor(ctx, m, listing)
 	if err != nil {

@@ -93,16 +93,16 @@ func schemeOf(uri string) string {
 // ownerOfURI returns the upstream that a caller with a view means by a server's own URI or URI
 // template, or nil. Servers do not list each URI, so one with the scheme may have it. If several
 // may, it is the one that lists it; only a URL may be listed by several, because it means the same.
-func (w *world) ownerOfURI(view View, kind Kind, uri string) *upstream {
+func (ix *index) ownerOfURI(view View, kind Kind, uri string) *upstream {
 	var having, listing []*upstream
-	for _, i := range w.owners[schemeOf(uri)] {
-		u := w.st.upstreams[i]
+	for _, i := range ix.owners[schemeOf(uri)] {
+		u := ix.st.upstreams[i]
 		if view != nil && !view.Allows(kind, u.name, uri) {
 			continue
 		}
 		having = append(having, u)
 		for _, k := range []Kind{KindResource, KindTemplate} {
-			if slices.ContainsFunc(w.snaps[i].lists[k].items, func(it item) bool { return it.own == uri }) {
+			if slices.ContainsFunc(ix.snaps[i].lists[k].items, func(it item) bool { return it.own == uri }) {
 				listing = append(listing, u)
 				break
 			}
@@ -120,28 +120,28 @@ func (w *world) ownerOfURI(view View, kind Kind, uri string) *upstream {
 // findResource returns the target of a URI, or of a URI template, that the caller may use. Clients
 // may have a server's own URI from a text, which the gateway does not change.
 func (g *Gateway) findResource(ctx context.Context, clientEra bridge.Era, kind Kind, uri string) (target, error) {
-	w := g.world(ctx, clientEra)
-	view := w.st.view(ctx)
-	if u, own := w.st.ownURI(uri); u != nil {
-		if (view == nil || view.Allows(kind, u.name, own)) && !w.hidesURI(u, kind, own) {
+	ix := g.index(ctx, clientEra)
+	view := ix.st.view(ctx)
+	if u, own := ix.st.ownURI(uri); u != nil {
+		if (view == nil || view.Allows(kind, u.name, own)) && !ix.hidesURI(u, kind, own) {
 			return target{upstream: u, kind: kind, own: own}, nil
 		}
 		return target{}, resourceNotFound(clientEra, uri)
 	}
-	u := w.ownerOfURI(view, kind, uri)
-	if u == nil && w.owners[schemeOf(uri)] == nil {
-		w = g.fresh(ctx, clientEra, nil, true)
-		u = w.ownerOfURI(w.st.view(ctx), kind, uri)
+	u := ix.ownerOfURI(view, kind, uri)
+	if u == nil && ix.owners[schemeOf(uri)] == nil {
+		ix = g.fresh(ctx, clientEra, nil, true)
+		u = ix.ownerOfURI(ix.st.view(ctx), kind, uri)
 	}
-	if u == nil || w.hidesURI(u, kind, uri) {
+	if u == nil || ix.hidesURI(u, kind, uri) {
 		return target{}, resourceNotFound(clientEra, uri)
 	}
 	return target{upstream: u, kind: kind, own: uri, bare: true}, nil
 }
 
 // hidesURI reports if Options.Pin hides the resource or the template with a URI.
-func (w *world) hidesURI(u *upstream, kind Kind, uri string) bool {
-	snap := w.snaps[slices.Index(w.st.upstreams, u)]
+func (ix *index) hidesURI(u *upstream, kind Kind, uri string) bool {
+	snap := ix.snaps[slices.Index(ix.st.upstreams, u)]
 	if snap == nil || snap.lists[kind].hidden == 0 {
 		return false
 	}
@@ -332,11 +332,11 @@ func (s *snapshot) findApps() {
 
 // appTool returns the tool that an MCP App means by the server's own name, or nil: an app knows no
 // other, and hosts send what it calls. If several servers with apps have the tool, it is none.
-func (w *world) appTool(ctx context.Context, kind Kind, own string) (found *place) {
+func (ix *index) appTool(ctx context.Context, kind Kind, own string) (found *place) {
 	if kind != KindTool || !showsApps(ctx) {
 		return nil
 	}
-	for i, snap := range w.snaps {
+	for i, snap := range ix.snaps {
 		if snap == nil || !snap.apps {
 			continue
 		}

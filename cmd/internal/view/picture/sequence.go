@@ -350,7 +350,7 @@ func (b *sequenceBuilder) inside(rows []*trace.Row, loop int) {
 		case c.Role == trace.Poll:
 			polls = append(polls, c)
 		case c.Role == trace.ServerRequest:
-			b.row(c, b.newLoop(askName(c.Method)))
+			b.row(c, b.newLoop(loopName(c.Method)))
 		default:
 			b.row(c, loop)
 		}
@@ -364,8 +364,8 @@ func (b *sequenceBuilder) inside(rows []*trace.Row, loop int) {
 	}
 }
 
-// askName returns the name of a loop in which a server asks its client.
-func askName(method string) string {
+// loopName returns the name of a loop in which a server asks its client.
+func loopName(method string) string {
 	switch method {
 	case mcp.MethodElicit:
 		return "elicitation"

@@ -17,9 +17,9 @@ import (
 	"mcpwire/jsonrpc"
 )
 
-// A world is everything that the catalogs offer to clients of one era, and for upstreams with
+// An index is everything that the catalogs offer to clients of one era, and for upstreams with
 // PerPrincipal to one principal, at one time. It is immutable, except for the lists that it caches.
-type world struct {
+type index struct {
 	st         *state
 	generation uint64
 	// snaps holds the snapshots by the index of the upstream; nil if there is none.
@@ -77,10 +77,10 @@ type visibleItem struct {
 	login bool
 }
 
-// A worldCache holds the latest worlds. The zero value is ready to use.
-type worldCache struct {
-	mu     sync.Mutex
-	worlds map[worldKey]*world
+// An indexCache holds the latest indexes. The zero value is ready to use.
+type indexCache struct {
+	mu      sync.Mutex
+	indexes map[indexKey]*index
 	// logged holds the names that were logged.
 	logged map[string]bool
 }
@@ -89,25 +89,25 @@ type worldCache struct {
 const maxLogged = 1000
 
 // logNamesLocked logs the names that several items have, and those that may be refused, once.
-func (c *worldCache) logNamesLocked(w *world) {
+func (c *indexCache) logNamesLocked(ix *index) {
 	if c.logged == nil {
 		c.logged = map[string]bool{}
 	}
-	for _, name := range w.hiddenNames {
+	for _, name := range ix.hiddenNames {
 		if !c.logged[name] && len(c.logged) < maxLogged {
 			c.logged[name] = true
-			w.st.opts.Logger.Warn("an item is hidden because another one has its name", "name", name)
+			ix.st.opts.Logger.Warn("an item is hidden because another one has its name", "name", name)
 		}
 	}
-	for _, name := range w.refusedNames {
+	for _, name := range ix.refusedNames {
 		if key := "tool " + name; !c.logged[key] && len(c.logged) < maxLogged {
 			c.logged[key] = true
-			w.st.opts.Logger.Warn("APIs of models may refuse a tool's name: use 1 to 64 of A-Z, a-z, 0-9, _ and -; rename the tool", "name", clip.String(name, 200))
+			ix.st.opts.Logger.Warn("APIs of models may refuse a tool's name: use 1 to 64 of A-Z, a-z, 0-9, _ and -; rename the tool", "name", clip.String(name, 200))
 		}
 	}
 }
 
-type worldKey struct {
+type indexKey struct {
 	era       bridge.Era
 	apps      bool
 	principal string
@@ -115,40 +115,40 @@ type worldKey struct {
 
 // Limits of the caches. A full cache is emptied.
 const (
-	maxWorlds = 256
-	maxLists  = 256
+	maxIndexes = 256
+	maxLists   = 256
 )
 
-// world returns the current world of the caller.
-func (g *Gateway) world(ctx context.Context, clientEra bridge.Era) *world {
+// index returns the current index of the caller.
+func (g *Gateway) index(ctx context.Context, clientEra bridge.Era) *index {
 	st := g.state.Load()
-	key := worldKey{era: clientEra, apps: showsApps(ctx)}
+	key := indexKey{era: clientEra, apps: showsApps(ctx)}
 	if slices.ContainsFunc(st.upstreams, func(u *upstream) bool { return u.conf.Load().PerPrincipal }) {
 		key.principal = credentialID(ctx)
 	}
 	generation := g.generation.Load() // before the snapshots are read
-	g.worlds.mu.Lock()
-	w := g.worlds.worlds[key]
-	g.worlds.mu.Unlock()
+	g.indexes.mu.Lock()
+	w := g.indexes.indexes[key]
+	g.indexes.mu.Unlock()
 	if w != nil && w.generation == generation {
 		return w
 	}
-	w = newWorld(st, ctx, clientEra, generation)
-	g.worlds.mu.Lock()
-	defer g.worlds.mu.Unlock()
-	g.worlds.logNamesLocked(w)
-	if g.worlds.worlds == nil || len(g.worlds.worlds) >= maxWorlds {
-		g.worlds.worlds = map[worldKey]*world{}
+	w = newIndex(st, ctx, clientEra, generation)
+	g.indexes.mu.Lock()
+	defer g.indexes.mu.Unlock()
+	g.indexes.logNamesLocked(w)
+	if g.indexes.indexes == nil || len(g.indexes.indexes) >= maxIndexes {
+		g.indexes.indexes = map[indexKey]*index{}
 	}
-	g.worlds.worlds[key] = w
+	g.indexes.indexes[key] = w
 	return w
 }
 
-// fresh is world, but waits for the catalogs that are missing or have changed, up to
+// fresh is index, but waits for the catalogs that are missing or have changed, up to
 // Options.ListWait. It has those that are older than Options.CatalogTTL read again. With strict, it
 // does so for those that are older than unknownAge, and waits for them. If only is not nil, it does
 // so for this upstream.
-func (g *Gateway) fresh(ctx context.Context, clientEra bridge.Era, only *upstream, strict bool) *world {
+func (g *Gateway) fresh(ctx context.Context, clientEra bridge.Era, only *upstream, strict bool) *index {
 	st := g.state.Load()
 	maxAge := st.opts.CatalogTTL
 	if strict {
@@ -198,90 +198,90 @@ func (g *Gateway) fresh(ctx context.Context, clientEra bridge.Era, only *upstrea
 			break
 		}
 	}
-	return g.world(ctx, clientEra)
+	return g.index(ctx, clientEra)
 }
 
-func newWorld(st *state, ctx context.Context, clientEra bridge.Era, generation uint64) *world {
+func newIndex(st *state, ctx context.Context, clientEra bridge.Era, generation uint64) *index {
 	n := len(st.upstreams)
-	w := &world{
+	ix := &index{
 		st: st, generation: generation, snaps: make([]*snapshot, n), stale: make([]bool, n), mustLogIn: make([]bool, n), duplicates: make([]int, n),
 		owners: map[string][]int{}, lists: map[listKey]*visibleList{},
 	}
-	for i := range w.names {
-		w.names[i] = map[string]place{}
+	for i := range ix.names {
+		ix.names[i] = map[string]place{}
 	}
 	for i, u := range st.upstreams {
-		w.mustLogIn[i] = u.mustLogIn(ctx)
+		ix.mustLogIn[i] = u.mustLogIn(ctx)
 		if be := u.peek(u.keyOf(ctx)); be != nil {
-			w.snaps[i], w.stale[i] = be.catalog(ctx, clientEra).current()
+			ix.snaps[i], ix.stale[i] = be.catalog(ctx, clientEra).current()
 		}
-		if w.snaps[i] == nil {
+		if ix.snaps[i] == nil {
 			continue
 		}
-		for kind := range w.names {
-			items := w.snaps[i].lists[kind].items
+		for kind := range ix.names {
+			items := ix.snaps[i].lists[kind].items
 			for j := range items {
-				name := w.nameOf(i, &items[j])
-				if _, taken := w.names[kind][name]; taken {
-					w.duplicates[i]++
-					if len(w.hiddenNames) < maxLogged {
-						w.hiddenNames = append(w.hiddenNames, name)
+				name := ix.nameOf(i, &items[j])
+				if _, taken := ix.names[kind][name]; taken {
+					ix.duplicates[i]++
+					if len(ix.hiddenNames) < maxLogged {
+						ix.hiddenNames = append(ix.hiddenNames, name)
 					}
 					continue
 				}
-				w.names[kind][name] = place{i, &items[j]}
-				if Kind(kind) == KindTool && !items[j].hidden && !era.IsUsualToolName(name, 64) && len(w.refusedNames) < maxLogged {
-					w.refusedNames = append(w.refusedNames, name)
+				ix.names[kind][name] = place{i, &items[j]}
+				if Kind(kind) == KindTool && !items[j].hidden && !era.IsUsualToolName(name, 64) && len(ix.refusedNames) < maxLogged {
+					ix.refusedNames = append(ix.refusedNames, name)
 				}
 			}
 		}
 		for _, kind := range []Kind{KindResource, KindTemplate} {
-			for j := range w.snaps[i].lists[kind].items {
-				scheme := schemeOf(w.snaps[i].lists[kind].items[j].own)
-				if owners := w.owners[scheme]; len(owners) == 0 || owners[len(owners)-1] != i {
-					w.owners[scheme] = append(owners, i)
+			for j := range ix.snaps[i].lists[kind].items {
+				scheme := schemeOf(ix.snaps[i].lists[kind].items[j].own)
+				if owners := ix.owners[scheme]; len(owners) == 0 || owners[len(owners)-1] != i {
+					ix.owners[scheme] = append(owners, i)
 				}
 			}
 		}
 	}
-	return w
+	return ix
 }
 
 // nameOf returns the gateway's name for a tool or prompt.
-func (w *world) nameOf(upstream int, it *item) string {
-	u := w.st.upstreams[upstream]
-	if name, ok := w.st.opts.Upstreams[upstream].Rename[it.own]; ok {
+func (ix *index) nameOf(upstream int, it *item) string {
+	u := ix.st.upstreams[upstream]
+	if name, ok := ix.st.opts.Upstreams[upstream].Rename[it.own]; ok {
 		return name
 	}
 	return u.name + Separator + it.own
 }
 
 // list returns a list as a view shows it. view may be nil.
-func (w *world) list(kind Kind, view View) *visibleList {
+func (ix *index) list(kind Kind, view View) *visibleList {
 	key := listKey{kind: kind}
 	if view != nil {
 		key.view = "view " + view.Key()
 	}
-	w.mu.Lock()
-	l := w.lists[key]
-	w.mu.Unlock()
+	ix.mu.Lock()
+	l := ix.lists[key]
+	ix.mu.Unlock()
 	if l != nil {
 		return l
 	}
-	l = w.makeList(kind, view)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.lists) >= maxLists {
-		clear(w.lists)
+	l = ix.makeList(kind, view)
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if len(ix.lists) >= maxLists {
+		clear(ix.lists)
 	}
-	w.lists[key] = l
+	ix.lists[key] = l
 	return l
 }
 
-func (w *world) makeList(kind Kind, view View) *visibleList {
+func (ix *index) makeList(kind Kind, view View) *visibleList {
 	l := &visibleList{ttl: -1}
-	for i, snap := range w.snaps {
-		if snap == nil || w.stale[i] {
+	for i, snap := range ix.snaps {
+		if snap == nil || ix.stale[i] {
 			l.ttl = 0
 		}
 		if snap != nil && len(snap.lists[kind].items) > 0 && (l.ttl < 0 || snap.lists[kind].ttl < l.ttl) {
@@ -290,11 +290,11 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 	}
 	l.ttl = max(l.ttl, 0)
 	if view == nil {
-		l.items = w.allItems(kind)
+		l.items = ix.allItems(kind)
 	} else {
 		// The lists of all views share the texts.
-		for _, it := range w.list(kind, nil).items {
-			upstream := w.st.upstreams[it.upstream].name
+		for _, it := range ix.list(kind, nil).items {
+			upstream := ix.st.upstreams[it.upstream].name
 			if view.Allows(kind, upstream, it.own) || it.login && allowsLogin(view, upstream) {
 				l.items = append(l.items, it)
 			}
@@ -303,8 +303,8 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 	for i := range l.items {
 		l.sum = (l.sum^uint64(l.items[i].upstream))*1_000_003 ^ l.items[i].sum
 	}
-	for i, snap := range w.snaps {
-		if snap != nil && (view == nil || w.shows(i, view)) {
+	for i, snap := range ix.snaps {
+		if snap != nil && (view == nil || ix.shows(i, view)) {
 			l.sum = l.sum*1_000_003 ^ snap.lists[kind].announced
 		}
 	}
@@ -312,11 +312,11 @@ func (w *world) makeList(kind Kind, view View) *visibleList {
 }
 
 // allItems returns the items of a kind with the gateway's names.
-func (w *world) allItems(kind Kind) (items []visibleItem) {
-	for i, snap := range w.snaps {
+func (ix *index) allItems(kind Kind) (items []visibleItem) {
+	for i, snap := range ix.snaps {
 		if snap == nil {
-			if w.mustLogIn[i] && kind == KindTool {
-				items = append(items, w.loginItem(i))
+			if ix.mustLogIn[i] && kind == KindTool {
+				items = append(items, ix.loginItem(i))
 			}
 			continue
 		}
@@ -328,18 +328,18 @@ func (w *world) allItems(kind Kind) (items []visibleItem) {
 			}
 			visible := visibleItem{upstream: i, own: it.own, raw: it.raw}
 			if kind == KindTool || kind == KindPrompt {
-				visible.name = w.nameOf(i, it)
-				if w.names[kind][visible.name].item != it {
+				visible.name = ix.nameOf(i, it)
+				if ix.names[kind][visible.name].item != it {
 					continue // the name is taken
 				}
 			} else {
-				visible.name = exposedURI(w.st.upstreams[i].name, it.own)
+				visible.name = exposedURI(ix.st.upstreams[i].name, it.own)
 			}
 			if visible.name != it.own {
 				visible.raw = jsonedit.Splice(it.raw, it.name, jsonwire.AppendQuote(nil, visible.name))
 			}
 			if it.app {
-				e := uriExposer{upstream: w.st.upstreams[i].name}
+				e := uriExposer{upstream: ix.st.upstreams[i].name}
 				visible.raw = e.item(visible.raw)
 			}
 			visible.sum = it.sum ^ maphash.String(seed, visible.name)
@@ -363,11 +363,11 @@ type target struct {
 
 // find returns the target of a tool or prompt that the caller may use.
 func (g *Gateway) find(ctx context.Context, clientEra bridge.Era, kind Kind, name string) (target, error) {
-	w := g.world(ctx, clientEra)
-	st := w.st
+	ix := g.index(ctx, clientEra)
+	st := ix.st
 	view := st.view(ctx)
 	for again := true; ; again = false {
-		if p, ok := w.names[kind][name]; ok {
+		if p, ok := ix.names[kind][name]; ok {
 			t := target{upstream: st.upstreams[p.upstream], kind: kind, own: p.item.own}
 			if !p.item.hidden && (view == nil || view.Allows(kind, t.upstream.name, t.own)) {
 				return t, nil
@@ -376,8 +376,8 @@ func (g *Gateway) find(ctx context.Context, clientEra bridge.Era, kind Kind, nam
 		}
 		u, own := st.split(name)
 		if u == nil {
-			if p := w.appTool(ctx, kind, name); p != nil {
-				name = w.nameOf(p.upstream, p.item)
+			if p := ix.appTool(ctx, kind, name); p != nil {
+				name = ix.nameOf(p.upstream, p.item)
 				continue
 			}
 			break
@@ -386,25 +386,25 @@ func (g *Gateway) find(ctx context.Context, clientEra bridge.Era, kind Kind, nam
 		if u.conf.Load().Login != nil && kind == KindTool && own == loginTool && allowsLogin(view, u.name) {
 			return target{upstream: u, kind: kind, own: own, login: true}, nil
 		}
-		if w.mustLogIn[i] && (view == nil || view.Allows(kind, u.name, own)) {
+		if ix.mustLogIn[i] && (view == nil || view.Allows(kind, u.name, own)) {
 			return target{upstream: u, kind: kind, own: own}, nil // the call asks for the login
 		}
-		if w.snaps[i] == nil && !u.conf.Load().RequirePin && (view == nil || view.Allows(kind, u.name, own)) {
+		if ix.snaps[i] == nil && !u.conf.Load().RequirePin && (view == nil || view.Allows(kind, u.name, own)) {
 			// Its catalog is missing, so the server itself knows.
 			u.wantCatalog(ctx, clientEra)
 			return target{upstream: u, kind: kind, own: own}, nil
 		}
 		if !again {
-			if w.snaps[i] == nil && (view == nil || view.Allows(kind, u.name, own)) {
+			if ix.snaps[i] == nil && (view == nil || view.Allows(kind, u.name, own)) {
 				return target{}, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the definition of %s cannot be checked, because the lists of %s could not be read", quote(name), u.name)
 			}
 			break
 		}
-		w = g.fresh(ctx, clientEra, u, true)
-		st = w.st
+		ix = g.fresh(ctx, clientEra, u, true)
+		st = ix.st
 	}
 	message := "unknown " + kind.String() + " " + quote(name)
-	if best := w.nearest(kind, view, name); best != "" {
+	if best := ix.nearest(kind, view, name); best != "" {
 		message += ": did you mean " + quote(best) + "?"
 	}
 	return target{}, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
@@ -445,9 +445,9 @@ func (st *state) split(name string) (*upstream, string) {
 const maxCompared = 5000
 
 // nearest returns the visible name that is most like name, or "".
-func (w *world) nearest(kind Kind, view View, name string) (best string) {
+func (ix *index) nearest(kind Kind, view View, name string) (best string) {
 	limit := min(len(name)/4, 3)
-	items := w.list(kind, view).items
+	items := ix.list(kind, view).items
 	for _, it := range items[:min(len(items), maxCompared)] {
 		if d := spelling.Distance(name, it.name); d <= limit {
 			best, limit = it.name, d-1
