@@ -207,7 +207,7 @@ type Start struct {
 	// Dir is the working directory.
 	Dir string
 	// Env lists the names of the environment variables. Redaction cuts off a value after "=", and
-	// remembers it as a secret if the name is that of one.
+	// remembers it as a secret if the name is the name of a secret.
 	Env []string
 	// PID is the id of the process.
 	PID int

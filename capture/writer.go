@@ -100,7 +100,7 @@ type Writer struct {
 	done  chan struct{}
 	flush chan chan error
 
-	// loop belongs to the goroutine.
+	// loop is used only by the writing goroutine.
 	loop writeLoop
 }
 

@@ -180,8 +180,8 @@ func (q *callbackQueue) register() {
 	q.registry.add(q)
 }
 
-// enqueue adds a notification. It drops the oldest beyond the limits, because the newest progress
-// is the one that counts.
+// enqueue adds a notification. It drops the oldest beyond the limits, because only the newest
+// progress counts.
 func (q *callbackQueue) enqueue(n pendingNotification) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -227,7 +227,7 @@ func (q *callbackQueue) deliver() (progress bool) {
 	for _, n := range q.dequeueAll() {
 		progress = progress || !n.log
 		if err := q.invoke(n); err != nil {
-			q.registry.log.Warn("notification dropped: malformed", "log", n.log, "error", err)
+			q.registry.log.Warn("dropped a malformed notification", "log", n.log, "error", err)
 		}
 	}
 	return progress

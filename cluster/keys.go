@@ -59,9 +59,9 @@ type ringKey struct {
 }
 
 // Keys maintains secrets that all nodes share under a name. It calls replace with them before it
-// returns, and whenever they change until the node is closed: first the one that seals, then those
-// that also open. A new secret of 32 random bytes first opens at all nodes, then seals. While the
-// backend is unavailable, the secrets stay. o may be nil.
+// returns, and whenever they change until the node is closed. The first secret seals, all of them
+// open. A new secret of 32 random bytes opens at all nodes before it seals. While the backend is
+// unavailable, the secrets stay. o may be nil.
 func (n *Node) Keys(ctx context.Context, name string, o *KeysOptions, replace func(secrets ...[]byte) error) error {
 	k := &keyRing{n: n, name: name, key: n.key("keys", name), replace: replace, seen: make(map[string]time.Time)}
 	if o != nil {

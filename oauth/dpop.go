@@ -150,7 +150,7 @@ type nonceCache struct {
 	mu sync.Mutex
 	// byKey has one entry for each server in use.
 	byKey map[string]string
-	// keys are those of byKey, the one whose nonce is the oldest first.
+	// keys are the keys of byKey, in the order of the age of their nonces, the oldest first.
 	keys []string
 }
 

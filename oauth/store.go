@@ -164,7 +164,7 @@ func (s *storedRecord) record() *Record {
 // MarshalSecrets returns the record, including its secrets, as JSON.
 func (r *Record) MarshalSecrets() ([]byte, error) { return json.Marshal(r.stored()) }
 
-// UnmarshalSecrets sets the record to the one that MarshalSecrets returned.
+// UnmarshalSecrets sets the record from the text that MarshalSecrets returned.
 func (r *Record) UnmarshalSecrets(text []byte) error {
 	var s storedRecord
 	if err := json.Unmarshal(text, &s); err != nil {

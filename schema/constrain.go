@@ -113,7 +113,7 @@ func (n *node) constrainNumber(it tagItem) error {
 	n.narrow()
 	n.addKeyword(it.key, it.value)
 	if n.dec == opInt && n.lo > n.hi || n.dec == opUint && n.ulo > n.uhi {
-		return fmt.Errorf("no value is left")
+		return fmt.Errorf("minimum and maximum exclude every value")
 	}
 	return nil
 }

@@ -376,7 +376,7 @@ func TestTagErrors(t *testing.T) {
 		}](nil), `minimum: -1 is outside the range of uint, 0 to 18446744073709551615`},
 		{schemaOf[struct {
 			F int `schema:"minimum=5,maximum=4"`
-		}](nil), `maximum: no value is left`},
+		}](nil), `maximum: minimum and maximum exclude every value`},
 		{schemaOf[struct {
 			F float64 `schema:"multipleOf=0"`
 		}](nil), `multipleOf: wants a number greater than 0, got 0`},

@@ -254,7 +254,7 @@ func appendRead(c *Call, dst []byte, mimeType string, res *mcp.ReadResourceResul
 	return c.results().resource(dst, mimeType, res, c.session.srv.readHints(), c.input.Load() != nil)
 }
 
-// readError converts the error of a resource's function to the one that is sent.
+// readError converts the error of a resource's function to the error that is sent.
 func readError(c *Call, err error) error {
 	var e *jsonrpc.Error
 	switch {

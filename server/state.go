@@ -92,7 +92,7 @@ func (d digest) MarshalText() ([]byte, error) {
 func (d *digest) UnmarshalText(text []byte) error {
 	b, err := base64.RawURLEncoding.DecodeString(string(text))
 	if err == nil && len(b) != len(d) {
-		err = fmt.Errorf("a digest of %d bytes", len(b))
+		err = fmt.Errorf("digest: got %d bytes, want %d", len(b), len(d))
 	}
 	copy(d[:], b)
 	return err

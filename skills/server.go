@@ -349,7 +349,7 @@ func pageOf(keys []string, texts []json.RawMessage, cursor *string) (page []json
 	return page, "", nil
 }
 
-// A result is that of one of the methods.
+// A result is the result of one of the methods.
 type result struct {
 	Skills     *[]json.RawMessage `json:"skills,omitempty"`
 	Skill      json.RawMessage    `json:"skill,omitempty"`

@@ -56,5 +56,5 @@ func ExampleListenAndServe_remote() {
 	err := streamable.ListenAndServe(context.Background(), "0.0.0.0:8080", http.NotFoundHandler(), nil)
 	fmt.Println(err)
 	// Output:
-	// streamable: not listening at "0.0.0.0:8080": other machines can reach this address, so requests need authentication; then set AllowRemote, or listen at 127.0.0.1
+	// streamable: listen at "0.0.0.0:8080": other machines can reach this address, so requests need authentication; then set AllowRemote, or listen at 127.0.0.1
 }

@@ -45,7 +45,7 @@ type sharedState struct {
 	// mu is held while a request that changes the state is handled, and while the state follows
 	// the record.
 	mu sync.Mutex
-	// known is the state of this process. Its Version is that of the record that it follows.
+	// known is the state of this process. Its Version is the version of the loaded record.
 	known SavedSession
 	// followed is known.Version, for readers that do not wait for mu.
 	followed atomic.Uint64
@@ -53,7 +53,7 @@ type sharedState struct {
 	pendingMu sync.Mutex
 	// pending is a record that the state does not follow yet, or nil.
 	pending *SavedSession
-	// following means that a goroutine runs that makes it follow.
+	// following is set while a goroutine applies pending.
 	following bool
 }
 

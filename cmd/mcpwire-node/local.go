@@ -218,7 +218,7 @@ func (rr *roundRobin) set(i int, address string) {
 	rr.addresses[i] = address
 }
 
-// inTurn returns the addresses, the one whose turn it is first.
+// inTurn returns the addresses, beginning with the next one.
 func (rr *roundRobin) inTurn() []string {
 	rr.mu.Lock()
 	defer rr.mu.Unlock()

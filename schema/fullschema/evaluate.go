@@ -29,10 +29,10 @@ func (p *problem) first() *problem {
 	return p
 }
 
-// An evaluation is that of one value against one schema.
+// An evaluation is the state of validating one value against one schema.
 type evaluation struct {
 	node *node
-	// up is the evaluation that this one is part of.
+	// up is the evaluation that contains this one.
 	up *evaluation
 	// same reports whether up is about the same value.
 	same bool

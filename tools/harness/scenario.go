@@ -215,8 +215,8 @@ type kills struct {
 	l *load
 
 	mu sync.Mutex
-	// dead are the times from SIGKILL until the process had ended. The others are from then on:
-	// resumed those of calls that are resumed, broken those of other calls of the node.
+	// dead are the times from SIGKILL until the process had ended, resumed from then until a call
+	// was resumed, and broken from then until another call of the node failed.
 	dead, resumed, broken times
 	// others are the times of short calls, events those of calls with events, in the ten seconds
 	// after a kill, before those of the ten seconds before it.

@@ -198,7 +198,7 @@ type Session struct {
 	// process is what explains the end of the process.
 	process processLog
 
-	// serverName and serverIndex are those of one of several servers. An empty name means that the
+	// serverName and serverIndex identify one of several servers. An empty name means that the
 	// server has the name of the capture.
 	serverName  string
 	serverIndex int

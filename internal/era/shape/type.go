@@ -306,8 +306,8 @@ type variant struct {
 	is uint16
 }
 
-// An expr is the type of a value. ref is the def of a kindNamed, or the expr of the elements of
-// KindArray and KindMap.
+// An expr describes the type of a value. ref is the index of the definition of a kindNamed, or of
+// the element type of KindArray and KindMap.
 type expr struct {
 	kind Kind
 	ref  uint16

@@ -121,7 +121,7 @@ func localAddress(addr string, remote bool) (string, error) {
 }
 
 func remoteAddressError(addr string) error {
-	return fmt.Errorf("not listening at %.100q: %w; then set AllowRemote, or listen at 127.0.0.1", addr, ErrRemoteAddress)
+	return fmt.Errorf("listen at %.100q: %w; then set AllowRemote, or listen at 127.0.0.1", addr, ErrRemoteAddress)
 }
 
 // Serve accepts connections from l until ctx ends and [Options.ShutdownDelay] has passed. It then

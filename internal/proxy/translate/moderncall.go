@@ -518,8 +518,8 @@ func (mc *modernCalls) progress(m *jsonrpc.Message, frame []byte) {
 	mc.emit(Out{To: Downstream, Stream: r.key.stream, Message: msg, Rule: "progressToken"})
 }
 
-// log forwards a log message to one request: the one on whose stream it came, or the last that
-// wants it. If it may belong to other clients too, and they are isolated, it is dropped.
+// log forwards a log message on the stream on which it came, or else to the newest request with a
+// matching level. A message that may also belong to isolated clients is dropped.
 func (mc *modernCalls) log(m *jsonrpc.Message, frame []byte, call int64) {
 	v, _ := m.Param("level")
 	name, _ := jsonrpc.ID(v).Text()

@@ -290,8 +290,8 @@ func (mt *modernTasks) result(result []byte) []byte {
 	return era.ExtensionTask(nil, task, "", mt.server.appendInfo(added))
 }
 
-// hide waits for the result of a task whose client does not know tasks: it makes the call one of
-// tasks/result.
+// hide requests the result of a task with tasks/result for a client without tasks, so that the call
+// returns an ordinary result.
 func (mt *modernTasks) hide(c *modernCall, result []byte) *jsonrpc.Error {
 	id := era.LookupString(result, "task", "taskId")
 	if mt.calls.hidden[id] != nil || id == "" || len(id) > maxTaskID {

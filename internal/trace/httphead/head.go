@@ -43,7 +43,7 @@ func contentLength(h http.Header, n int64) capture.Header {
 	return capture.Header{Name: "Content-Length", Value: strconv.FormatInt(n, 10)}
 }
 
-// Headers returns the fields of h, sorted by name, behind the fields of first that have a value.
+// Headers returns the fields of first that have a value, then the fields of h, sorted by name.
 // Names are in lower case if http2 is set.
 func Headers(h http.Header, http2 bool, first ...capture.Header) []capture.Header {
 	n := 1 // few names have several values

@@ -30,7 +30,7 @@ type comparison struct {
 func timeOf(s sample) time.Duration { return s.time }
 func cpuOf(s sample) time.Duration  { return s.cpu }
 
-// median is that of one peer's samples.
+// median returns the median of one peer's samples.
 func (c comparison) median(who int, of func(sample) time.Duration) time.Duration {
 	var values []float64
 	for _, s := range c.samples[who] {

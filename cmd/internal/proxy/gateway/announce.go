@@ -38,7 +38,7 @@ type watcher struct {
 	// notifications are those that the client wants.
 	notifications []string
 	// sums holds the sum of what the client sees for each notification. Only one goroutine uses it
-	// after add: the one that has set busy.
+	// after add, which has set busy.
 	sums []uint64
 	// busy says that a goroutine compares and sends.
 	busy atomic.Bool

@@ -216,7 +216,8 @@ type interim struct {
 	done bool
 	// conn is the connection of the last attempt, or nil if its heads are not visible.
 	conn *serverConn
-	// forwarded is nil until the server requests the body. It is closed when the client knows.
+	// forwarded is closed when 100 Continue was sent to the client. It is nil until the server
+	// requests the body.
 	forwarded chan struct{}
 }
 

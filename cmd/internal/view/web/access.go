@@ -36,7 +36,7 @@ func newAccess(opts *Options) access {
 	return a
 }
 
-// derive returns a secret for a use. It reveals neither the one that it is made of nor others.
+// derive returns a secret for a use. It reveals neither secret nor the secrets for other uses.
 func derive(use, secret string) string {
 	sum := sha256.Sum256([]byte("mcpwire watch " + use + " " + secret))
 	return base64.RawURLEncoding.EncodeToString(sum[:])

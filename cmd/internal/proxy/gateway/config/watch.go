@@ -42,8 +42,8 @@ func (w *Watcher) Changed() bool {
 	return true
 }
 
-// Forget makes the present file the one that the caller knows, for example because it is about to
-// read it anyway.
+// Forget makes the watcher ignore the changes of the file until now, for example because the caller
+// is about to read it anyway.
 func (w *Watcher) Forget() {
 	now, err := os.Stat(w.path)
 	if err != nil {

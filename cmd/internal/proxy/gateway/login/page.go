@@ -27,7 +27,7 @@ import (
 const (
 	// pageLife is how long a page can be used.
 	pageLife = 10 * time.Minute
-	// maxPages limits the pages that are not used yet, and maxPagesPerUser those of one user.
+	// maxPages limits the unused pages, and maxPagesPerUser the unused pages of one user.
 	maxPages        = 10_000
 	maxPagesPerUser = 32
 	// maxStarts limits the attempts at one page.

@@ -65,7 +65,7 @@ type Audit struct {
 	// lines are the lines to write. They have calls calls, and say that reported others are lost.
 	lines           []byte
 	calls, reported uint64
-	// allLost is the number of lost lines, and lost that of those which no line reports yet.
+	// allLost is the number of lost lines, and lost the number of them that no line reports yet.
 	lost, allLost uint64
 	closed        bool
 
