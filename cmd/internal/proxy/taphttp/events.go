@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/net/loopback"
+	"mcpwire/internal/net/sse"
 )
 
 // maxField limits the recorded part of a field other than data, in bytes.
@@ -356,12 +357,12 @@ func port(u *url.URL, scheme string) string {
 	return "80"
 }
 
-// A gate delays the beginning of an event stream until it is known whether it is an endpoint event,
-// which may need rewriting. It opens for good after the first event with data. Everything else
-// passes unchanged.
+// A gate delays the first event with data of an event stream, since an endpoint event may need
+// rewriting. Everything else passes unchanged.
 type gate struct {
 	x        *exchange
 	open     bool
+	scan     eventScanner
 	buffered []byte
 }
 
@@ -373,27 +374,25 @@ func (g *gate) filter(p []byte) []byte {
 	if g.open {
 		return p
 	}
-	g.buffered = append(g.buffered, p...)
 	var out []byte
-	for !g.open {
-		n, b := scanEvent(g.buffered)
-		if !b.complete && !b.notEndpoint && len(g.buffered) <= maxHeldEvent {
-			out = append(out, g.buffered[:n]...) // comments
-			g.buffered = g.buffered[n:]
+	for len(p) > 0 && !g.open {
+		n, end := g.scan.next(p)
+		g.buffered = append(g.buffered, p[:n]...)
+		p = p[n:]
+		if end == noEnd && len(g.buffered) <= maxHeldEvent {
 			return out
 		}
-		if b.complete && b.name == eventEndpoint && b.dataLines == 1 && n <= maxHeldEvent {
-			out = append(out, g.rewrite(g.buffered[:n], b)...)
-			g.open = true
-		} else {
-			out = append(out, g.buffered[:n]...)
-			g.open = !b.complete || b.dataLines > 0
+		g.open = end == noEnd
+		if end == endOfEvent {
+			e, err := sse.NewReader(bytes.NewReader(g.buffered), 0).Read()
+			g.open = err == nil && e.Data != nil
+			if g.open && e.Name == eventEndpoint && len(g.buffered) <= maxHeldEvent {
+				g.buffered, _ = g.x.rewriteEndpoint(g.buffered, string(e.Data))
+			}
 		}
-		g.buffered = g.buffered[n:]
+		out = append(out, g.flush()...)
 	}
-	out = append(out, g.buffered...)
-	g.buffered = nil
-	return out
+	return append(out, p...)
 }
 
 // flush returns the delayed bytes at the end of the stream.
@@ -403,66 +402,15 @@ func (g *gate) flush() []byte {
 	return out
 }
 
-func (g *gate) rewrite(event []byte, b eventHead) []byte {
-	to, changed := g.x.rewriteURL("the endpoint event", string(event[b.from:b.to]))
+// rewriteEndpoint returns an endpoint event whose URL leads through the tap, and that URL, or "" if
+// the event is unchanged.
+func (x *exchange) rewriteEndpoint(event []byte, data string) ([]byte, string) {
+	if strings.Contains(data, "\n") {
+		return event, ""
+	}
+	to, changed := x.rewriteURL("the endpoint event", data)
 	if !changed {
-		return event
+		return event, ""
 	}
-	return append(append(bytes.Clone(event[:b.from]), to...), event[b.to:]...)
-}
-
-// An eventHead describes the event at the start of a text.
-type eventHead struct {
-	name      string
-	dataLines int
-	// from and to delimit the value of the last data field.
-	from, to int
-	// complete reports that the event has its empty line.
-	complete bool
-	// notEndpoint reports that the event, complete or not, is not an endpoint event.
-	notEndpoint bool
-}
-
-// scanEvent returns the event at the start of b and its length. For an incomplete event, the length
-// is that of the comments and empty lines before it.
-func scanEvent(b []byte) (int, eventHead) {
-	var e eventHead
-	front, fields := 0, false
-	pos := 0
-	for {
-		i := bytes.IndexAny(b[pos:], "\r\n")
-		if i < 0 {
-			return front, e
-		}
-		line, start, next := b[pos:pos+i], pos, pos+i+1
-		if b[next-1] == '\r' && next < len(b) && b[next] == '\n' {
-			next++
-		}
-		pos = next
-		if start == 0 {
-			line = bytes.TrimPrefix(line, byteOrderMark)
-		}
-		switch {
-		case len(line) == 0 && fields:
-			e.complete = true
-			return next, e
-		case len(line) == 0, line[0] == ':':
-			if !fields {
-				front = next
-			}
-			continue
-		}
-		fields = true
-		name, value, _ := bytes.Cut(line, []byte{':'})
-		value = bytes.TrimPrefix(value, []byte{' '})
-		switch string(name) {
-		case "event":
-			e.name = string(value)
-			e.notEndpoint = e.name != eventEndpoint
-		case "data":
-			e.dataLines++
-			e.to = start + i
-			e.from = e.to - len(value)
-		}
-	}
+	return withData(event, to, true), to
 }

@@ -234,10 +234,9 @@ func (s *heldStream) drop(e *capture.Event) {
 func (s *heldStream) begin(e *capture.Event) {
 	x := s.x
 	data := string(e.Data)
-	text := s.event.buf
 	n := x.rec.received(e)
-	if to, changed := x.rewriteURL("the endpoint event", data); changed && !strings.Contains(data, "\n") {
-		text = withData(text, to, true)
+	text, to := x.rewriteEndpoint(s.event.buf, data)
+	if to != "" {
 		forwarded := *e
 		forwarded.Data, forwarded.Len = []byte(to), int64(len(to))
 		x.rec.link(n, x.rec.forwarded(&forwarded), "endpoint")
@@ -332,13 +331,17 @@ func withData(event []byte, data string, hasData bool) []byte {
 		}
 		line, lineEnd := event[:n], event[n:end]
 		event = event[end:]
-		name, _, _ := bytes.Cut(bytes.TrimPrefix(line, byteOrderMark), []byte{':'})
+		name, value, _ := bytes.Cut(bytes.TrimPrefix(line, byteOrderMark), []byte{':'})
 		switch {
 		case string(name) == "data":
 			if !done {
 				done = true
+				field := "data: "
+				if len(value) > 0 && value[0] != ' ' && !strings.Contains("\n"+data, "\n ") {
+					field = "data:"
+				}
 				for text := range strings.SplitSeq(data, "\n") {
-					out = append(append(append(out, "data: "...), text...), lineEnd...)
+					out = append(append(append(out, field...), text...), lineEnd...)
 				}
 			}
 		case !hasData && (string(name) == "event" || len(name) == 0 && len(line) > 0):

@@ -674,8 +674,8 @@ func TestInterceptLines(t *testing.T) {
 	const message = `{"jsonrpc":"2.0","method":"notifications/message"}`
 	for _, tt := range []struct{ name, stream, want string }{
 		{"LF", "event: message\nid: 1\ndata: " + message + "\n\ndata: {}\n\n", "event: message\nid: 1\ndata: [1]\n\ndata: {}\n\n"},
-		{"CRLF", ": c\r\n\r\ndata:" + message + "\r\nid: 1\r\n\r\ndata: {}\r\n\r\n", ": c\r\n\r\ndata: [1]\r\nid: 1\r\n\r\ndata: {}\r\n\r\n"},
-		{"CR", "data:" + message + "\rretry: 7\r\rdata: {}\r\r", "data: [1]\rretry: 7\r\rdata: {}\r\r"},
+		{"CRLF", ": c\r\n\r\ndata:" + message + "\r\nid: 1\r\n\r\ndata: {}\r\n\r\n", ": c\r\n\r\ndata:[1]\r\nid: 1\r\n\r\ndata: {}\r\n\r\n"},
+		{"CR", "data:" + message + "\rretry: 7\r\rdata: {}\r\r", "data:[1]\rretry: 7\r\rdata: {}\r\r"},
 		{"two lines of data", ":in\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/message\"}\n:out\n\n", ":in\ndata: [1]\n:out\n\n"},
 		{"byte order mark", "\xef\xbb\xbfdata: " + message + "\n\n", "data: [1]\n\n"},
 		{"mark and comment", "\xef\xbb\xbf: c\n\ndata: " + message + "\n\n", "\xef\xbb\xbf: c\n\ndata: [1]\n\n"},
