@@ -13,6 +13,7 @@ import (
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/playback/resend"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -255,39 +256,17 @@ func namesOf(list []byte, key string) (names []string, ok bool) {
 // withObject returns a message with an object instead of a list in its result. names are the names
 // of the elements.
 func withObject(message []byte, list string, names []string) []byte {
-	return withReplaced(message, "result", func(dst, result []byte) []byte {
-		return append(dst, withReplaced(result, list, func(dst, value []byte) []byte {
-			dst = append(dst, '{')
-			elements := jsonwire.ArrayElements(value)
-			for i := 0; elements.Next(); i++ {
-				if i > 0 {
-					dst = append(dst, ',')
-				}
-				dst = append(jsonwire.AppendQuote(dst, names[i]), ':')
-				dst = append(dst, elements.Value()...)
-			}
-			return append(dst, '}')
-		})...)
-	})
-}
-
-// withReplaced returns an object with a new value, which add appends, of the first member with the
-// name.
-func withReplaced(object []byte, name string, add func(dst, value []byte) []byte) []byte {
-	dst := append(make([]byte, 0, len(object)+len(object)/8), '{')
-	members, done := jsonwire.ObjectMembers(object), false
-	for i := 0; members.Next(); i++ {
+	at := jsonedit.Locate(message, "result", list)
+	object := []byte{'{'}
+	elements := jsonwire.ArrayElements(at.Of(message))
+	for i := 0; elements.Next(); i++ {
 		if i > 0 {
-			dst = append(dst, ',')
+			object = append(object, ',')
 		}
-		dst = append(append(append(dst, '"'), members.RawKey()...), '"', ':')
-		if !done && members.KeyIs(name) {
-			dst, done = add(dst, members.Value()), true
-		} else {
-			dst = append(dst, members.Value()...)
-		}
+		object = append(jsonwire.AppendQuote(object, names[i]), ':')
+		object = append(object, elements.Value()...)
 	}
-	return append(dst, '}')
+	return jsonedit.Splice(message, at, append(object, '}'))
 }
 
 // ignoredPointers returns the patterns of ignored places, with names instead of the indexes of

@@ -15,61 +15,48 @@ func quoted(s string) []byte { return jsonwire.AppendQuote(nil, s) }
 // a member. f gets nil for a missing member of an existing object. If nothing changes, edit returns
 // the same slice.
 func edit(value []byte, path []string, f func(old []byte) []byte) []byte {
-	value = bytes.TrimSpace(value)
-	switch {
-	case len(path) == 0:
+	if value = bytes.TrimSpace(value); len(path) == 0 {
 		return f(value)
-	case len(value) == 0:
-		return value
-	case value[0] == '{':
-		return editObject(value, path, f)
-	case value[0] != '[':
+	}
+	last := len(path) - 1
+	in := locate(value, path[:last])
+	old := locate(in, path[last:])
+	isObject := len(in) > 0 && in[0] == '{'
+	if old == nil && !isObject {
 		return value
 	}
-	elements := jsonwire.ArrayElements(value)
-	for i := 0; elements.Next(); i++ {
-		if strconv.Itoa(i) != path[0] {
-			continue
+	switch made := f(old); {
+	case made == nil && (old == nil || !isObject), made != nil && bytes.Equal(made, old):
+		return value
+	case made == nil:
+		return splice(value, in, withoutMember(in, path[last]))
+	case old == nil:
+		out := append(append(append([]byte{'{'}, quoted(path[last])...), ':'), made...)
+		if rest := bytes.TrimSpace(in[1:]); rest[0] != '}' {
+			out = append(out, ',')
 		}
-		old := elements.Value()
-		made := edit(old, path[1:], f)
-		if made == nil || bytes.Equal(made, old) {
-			return value
-		}
+		return splice(value, in, append(out, in[1:]...))
+	default:
 		return splice(value, old, made)
 	}
-	return value
 }
 
-func editObject(value []byte, path []string, f func(old []byte) []byte) []byte {
-	members := jsonwire.ObjectMembers(value)
-	for members.Next() {
-		if !members.KeyIs(path[0]) {
+// locate returns the value at a path of names and indexes, which aliases a valid JSON text, or nil.
+func locate(value []byte, path []string) []byte {
+	for _, name := range path {
+		if len(value) == 0 || value[0] != '[' {
+			value = jsonwire.Lookup(value, name)
 			continue
 		}
-		old := members.Value()
-		made := edit(old, path[1:], f)
-		switch {
-		case made == nil:
-			return withoutMember(value, path[0])
-		case bytes.Equal(made, old):
-			return value
+		elements := jsonwire.ArrayElements(value)
+		value = nil
+		for i := 0; value == nil && elements.Next(); i++ {
+			if strconv.Itoa(i) == name {
+				value = elements.Value()
+			}
 		}
-		return splice(value, old, made)
 	}
-	if len(path) > 1 {
-		return value
-	}
-	made := f(nil)
-	if made == nil {
-		return value
-	}
-	out := append([]byte{'{'}, quoted(path[0])...)
-	out = append(append(out, ':'), made...)
-	if rest := bytes.TrimSpace(value[1:]); rest[0] != '}' {
-		out = append(out, ',')
-	}
-	return append(out, value[1:]...)
+	return value
 }
 
 // splice replaces a part of a text. part aliases text.
@@ -98,28 +85,7 @@ func withoutMember(object []byte, name string) []byte {
 }
 
 // valueAt returns the value at a JSON pointer, or nil.
-func valueAt(value []byte, pointer string) []byte {
-	for _, name := range pointerPath(pointer) {
-		if len(value) == 0 {
-			return nil
-		}
-		switch value[0] {
-		case '{':
-			value = jsonwire.Lookup(value, name)
-		case '[':
-			elements, found := jsonwire.ArrayElements(value), []byte(nil)
-			for i := 0; elements.Next() && found == nil; i++ {
-				if strconv.Itoa(i) == name {
-					found = elements.Value()
-				}
-			}
-			value = found
-		default:
-			return nil
-		}
-	}
-	return value
-}
+func valueAt(value []byte, pointer string) []byte { return locate(value, pointerPath(pointer)) }
 
 // pointerPath returns the names and indexes of a JSON pointer
 // (https://www.rfc-editor.org/rfc/rfc6901).
