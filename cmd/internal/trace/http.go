@@ -43,7 +43,7 @@ func (t *roundTrips) begin(s *Session, e *capture.Event) *roundTrip {
 	if t.order = append(t.order, k); len(t.order) > 2*maxRoundTrips {
 		t.order = slices.DeleteFunc(t.order, func(k roundTripKey) bool { return t.byKey[k] == nil })
 	}
-	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N}, session: s, startT: e.T}
+	rt := &roundTrip{http: &HTTPInfo{Number: e.Exchange, RequestN: e.N}, startT: e.T}
 	rt.events = append(rt.events, e.N)
 	t.byKey[k] = rt
 	return rt
@@ -53,9 +53,8 @@ func (t *roundTrips) begin(s *Session, e *capture.Event) *roundTrip {
 type roundTrip struct {
 	http *HTTPInfo
 	// row is the first row that the round trip carries. It is nil until there is one.
-	row     *Row
-	session *Session
-	startT  time.Duration
+	row    *Row
+	startT time.Duration
 	// events are the numbers of the events before row was added.
 	events []uint64
 	hits   filter.Hits

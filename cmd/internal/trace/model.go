@@ -39,9 +39,6 @@ type Options struct {
 	// complete message. Row.Hits of the rows that the event belongs to collects the results. Scan
 	// must not keep its arguments. Nil means no scan.
 	Scan func(e *capture.Event, frame *traffic.Frame) filter.Hits
-	// Load returns the payload of an event for [Row.Payloads]. If it is nil, Payloads yields
-	// excerpts.
-	Load func(captureID string, n uint64) ([]byte, error)
 	// Keep decides about each row of the timeline once many newer rows follow it. If Keep returns
 	// false, the row is evicted. Nil keeps all rows.
 	Keep func(r *Row) bool

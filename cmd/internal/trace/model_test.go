@@ -379,13 +379,6 @@ func TestFilter(t *testing.T) {
 		if got := f.MatchScanned(m.Rows()[0], m.Rows()[0].Hits); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.filter, got, tt.want)
 		}
-		// The same with payloads that are loaded on demand.
-		list := events(t, lines)
-		m = build(t, &trace.Options{Load: func(_ string, n uint64) ([]byte, error) { return list[n-1].Data, nil }}, lines)
-		m.AddFinding("", 2, trace.Finding{Rule: "r", Severity: "warning"})
-		if got := f.Match(t.Context(), m.Rows()[0]); got != tt.want {
-			t.Errorf("%s, loaded: %v, want %v", tt.filter, got, tt.want)
-		}
 	}
 }
 

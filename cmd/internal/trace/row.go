@@ -522,21 +522,12 @@ func (r *Row) Elapsed() (time.Duration, bool) {
 // Bytes returns the size of the payloads of the request and its response.
 func (r *Row) Bytes() int64 { return r.RequestBytes + r.ResponseBytes }
 
-// Payloads yields the payloads of the events of the row and of the rows inside it. Without
-// Options.Load it yields excerpts.
+// Payloads yields the excerpts of the row and of the rows inside it.
 func (r *Row) Payloads() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for x := range r.All() {
-			if r.Capture.model.opts.Load == nil {
-				if x.Excerpt != "" && !yield([]byte(x.Excerpt)) {
-					return
-				}
-				continue
-			}
-			for _, n := range x.Events {
-				if p, err := r.Capture.model.opts.Load(x.Capture.ID, n); err == nil && len(p) > 0 && !yield(p) {
-					return
-				}
+			if x.Excerpt != "" && !yield([]byte(x.Excerpt)) {
+				return
 			}
 		}
 	}

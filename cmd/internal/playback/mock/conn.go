@@ -156,7 +156,7 @@ func (c *conn) Close() { c.cancel() }
 func (c *conn) register(r *responder) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stream && len(c.responders) >= c.srv.opts.MaxInFlight {
+	if c.stream && len(c.responders) >= maxInFlight {
 		return false
 	}
 	c.responders[r] = struct{}{}
@@ -351,7 +351,7 @@ type streamConn struct {
 }
 
 // Serve serves one client on f until its input ends. It then still answers the pending requests,
-// within [Options.DrainTimeout], and returns nil. If ctx or the server ends first, it returns the
+// within 10 s, and returns nil. If ctx or the server ends first, it returns the
 // cause, see [Server.Err]; otherwise the read error. It closes f.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	l := &frameSender{f: f}
@@ -393,7 +393,7 @@ func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
 
 // finish waits for pending requests after the end of the input.
 func (c *streamConn) finish() {
-	t := time.NewTimer(c.srv.opts.DrainTimeout)
+	t := time.NewTimer(drainTimeout)
 	defer t.Stop()
 	done := c.activity.close()
 	select {

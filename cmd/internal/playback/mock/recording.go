@@ -330,7 +330,7 @@ func (rd *reader) sessionFor(e *capture.Event) *sessionReader {
 	l := rd.sessions[key]
 	if l == nil {
 		rd.heldBytes += exchangeCost
-		s := &session{capture: e.Capture, number: e.Session}
+		s := &session{number: e.Session}
 		l = &sessionReader{session: s, tokens: map[string]*exchange{}}
 		rd.sessions[key] = l
 		rd.rec.sessions = append(rd.rec.sessions, s)
@@ -749,9 +749,8 @@ type step struct {
 
 // A session is a recorded session.
 type session struct {
-	capture string
-	number  uint64
-	http    bool
+	number uint64
+	http   bool
 	// client is the name of the client.
 	client     string
 	revision   mcp.Revision

@@ -43,15 +43,15 @@ type Options struct {
 
 	// ClientTimeout limits the wait for a client's response to an input request. Zero means 5 min.
 	ClientTimeout time.Duration
-	// DrainTimeout limits the wait for pending requests when a client's input ends. Zero means 10
-	// s.
-	DrainTimeout time.Duration
-	// MaxInFlight limits the pending requests of a client; more are rejected. Zero means 1024.
-	MaxInFlight int
 
 	// Logger receives log messages. nil discards them.
 	Logger *slog.Logger
 }
+
+const (
+	drainTimeout = 10 * time.Second // for pending requests when a client's input ends
+	maxInFlight  = 1024             // pending requests of a client; more are rejected
+)
 
 func (o *Options) withDefaults() Options {
 	var d Options
@@ -59,8 +59,6 @@ func (o *Options) withDefaults() Options {
 		d = *o
 	}
 	defaults.IfNotPositive(&d.ClientTimeout, 5*time.Minute)
-	defaults.IfNotPositive(&d.DrainTimeout, 10*time.Second)
-	defaults.IfNotPositive(&d.MaxInFlight, 1024)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -47,7 +47,7 @@ func (p *player) awaitCanceled(ctx context.Context, calls []*call) error {
 	answered := func() bool {
 		return !slices.ContainsFunc(calls, func(c *call) bool { return p.calls[c.index].state == sent })
 	}
-	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), answered)
+	_, err := p.waitUntil(ctx, time.Now().Add(idleTimeout), answered)
 	return err
 }
 
@@ -70,7 +70,7 @@ func (p *player) canceledCall(f *frame) *liveCall {
 // request; others send a notification. It reports whether nothing is left to send.
 func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (bool, error) {
 	ready := func() bool { return l.state != sent || len(l.notifications.kinds) >= f.notified }
-	if _, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), ready); err != nil || l.state != sent {
+	if _, err := p.waitUntil(ctx, time.Now().Add(idleTimeout), ready); err != nil || l.state != sent {
 		return true, err
 	}
 	if p.rec.Modern && p.origin.Transport == capture.TransportHTTP {
@@ -86,7 +86,7 @@ func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (b
 		return true, err
 	}
 	// No response should come, and the next request may have the same id, from another HTTP client.
-	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), func() bool { return l.state != sent })
+	_, err := p.waitUntil(ctx, time.Now().Add(idleTimeout), func() bool { return l.state != sent })
 	if err == nil && l.state == sent {
 		p.finishCall(l, &Result{Status: Open, OK: true})
 	}

@@ -216,7 +216,7 @@ func asks() []playing {
 				}
 			},
 			want: []string{"4 tools/call a: same", "6 tools/call b: same", "7 asked elicitation/create: same"},
-			took: replay.DefaultReplyDelay,
+			took: 500 * time.Millisecond,
 		},
 		{
 			name:  "no input request",

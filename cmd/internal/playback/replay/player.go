@@ -681,9 +681,9 @@ func (p *player) runDue(ctx context.Context, deadline time.Time) (time.Time, err
 // replyDelay returns the delay of a response to the server.
 func (p *player) replyDelay(a *serverRequest) time.Duration {
 	if p.opts.Timing == Keep {
-		return max(p.opts.ReplyDelay, a.replyT-a.t)
+		return max(replyDelay, a.replyT-a.t)
 	}
-	return p.opts.ReplyDelay
+	return replyDelay
 }
 
 // await waits for the responses to those of the requests that were sent.
@@ -732,7 +732,7 @@ func (p *player) finish(ctx context.Context) error {
 		}
 	}
 	quiet := func() bool { return len(p.missingMethods()) == 0 && !p.hasPendingRequest() }
-	_, err := p.waitUntil(ctx, time.Now().Add(p.opts.IdleTimeout), quiet)
+	_, err := p.waitUntil(ctx, time.Now().Add(idleTimeout), quiet)
 	if _, ok := errors.AsType[*wireclient.EndedError](err); ok {
 		return nil // the server is not needed anymore
 	}

@@ -101,7 +101,7 @@ func (p *player) respond(ctx context.Context, a *liveRequest) error {
 func (p *player) playResponse(ctx context.Context, f *frame) error {
 	i := f.reply.index
 	a := &p.serverRequests[i]
-	deadline := time.Now().Add(p.opts.IdleTimeout)
+	deadline := time.Now().Add(idleTimeout)
 	waiting := p.pendingFor(f.reply)
 	if len(waiting) > 0 {
 		deadline = time.Now().Add(p.opts.Timeout)

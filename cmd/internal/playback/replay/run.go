@@ -27,11 +27,17 @@ const (
 
 // Defaults of the options.
 const (
-	DefaultTimeout     = 30 * time.Second
-	DefaultIdleTimeout = 300 * time.Millisecond
-	DefaultReplyDelay  = 500 * time.Millisecond
-	DefaultMaxBytes    = 256 << 20
-	DefaultMaxSteps    = 100_000
+	DefaultTimeout  = 30 * time.Second
+	DefaultMaxBytes = 256 << 20
+	DefaultMaxSteps = 100_000
+)
+
+const (
+	// idleTimeout limits the final wait for notifications without a request.
+	idleTimeout = 300 * time.Millisecond
+	// replyDelay is the time for which a response to the server is delayed, to keep its recorded
+	// place, while nothing else happens.
+	replyDelay = 500 * time.Millisecond
 )
 
 // ReadOptions are the options of [Read]. nil means defaults.
@@ -63,11 +69,6 @@ type Options struct {
 
 	// Timeout limits the wait for the connection, and for a response or progress. Zero means 30 s.
 	Timeout time.Duration
-	// IdleTimeout limits the final wait for notifications without a request. Zero means 300 ms.
-	IdleTimeout time.Duration
-	// ReplyDelay is the time for which a response to the server is delayed, to keep its recorded
-	// place, while nothing else happens. Zero means 500 ms.
-	ReplyDelay time.Duration
 
 	// Select decides whether to play the request in an event. nil plays all. The handshake is
 	// always played.
@@ -91,8 +92,6 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	defaults.IfNotPositive(&opts.Timeout, DefaultTimeout)
-	defaults.IfNotPositive(&opts.IdleTimeout, DefaultIdleTimeout)
-	defaults.IfNotPositive(&opts.ReplyDelay, DefaultReplyDelay)
 	if opts.Timing == "" {
 		opts.Timing = Fast
 	}

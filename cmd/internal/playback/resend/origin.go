@@ -198,7 +198,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 		if len(command) == 0 {
 			return nil, nil, fmt.Errorf("resend: %w: it has no command", ErrNoServer)
 		}
-		return command, nil, o.refuseRedacted("command", command, opts)
+		return command, nil, o.refuseRedacted("command", command)
 	}
 	raw := opts.URL
 	if raw == "" {
@@ -207,7 +207,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 	if raw == "" {
 		return nil, nil, fmt.Errorf("resend: %w: it has no URL", ErrNoServer)
 	}
-	if err := o.refuseRedacted("URL", []string{raw}, opts); err != nil {
+	if err := o.refuseRedacted("URL", []string{raw}); err != nil {
 		return nil, nil, err
 	}
 	u, err := url.Parse(raw)

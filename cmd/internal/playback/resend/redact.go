@@ -1,9 +1,9 @@
 package resend
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
@@ -17,10 +17,7 @@ var placeholder = lazyregexp.New(`~redacted:[a-z]+:[0-9a-f]{12}:[0-9]+~`)
 const maxPointers = 64
 
 // refuseRedacted returns an error if one of the texts has a placeholder.
-func (o *Origin) refuseRedacted(what string, list []string, opts *Options) error {
-	if opts.AllowRedacted {
-		return nil
-	}
+func (o *Origin) refuseRedacted(what string, list []string) error {
 	err := &RedactedError{What: what}
 	for i, s := range list {
 		if !placeholder().MatchString(s) {
@@ -40,10 +37,7 @@ func (o *Origin) refuseRedacted(what string, list []string, opts *Options) error
 
 // refuseMessage returns an error if a part of the message was hidden and is still missing. The
 // capture's list is needed for numbers, which became 0.
-func (o *Origin) refuseMessage(message []byte, opts *Options) error {
-	if opts.AllowRedacted {
-		return nil
-	}
+func (o *Origin) refuseMessage(message []byte) error {
 	err := &RedactedError{What: "message", Pointers: RedactedIn(message, o.Redacted), More: o.MoreRedacted}
 	if len(err.Pointers) == 0 && err.More == 0 {
 		return nil
@@ -70,7 +64,7 @@ func RedactedIn(message []byte, listed []string) []string {
 		}
 	case found || len(listed) > 0:
 		s := redactedSearch{listed: listed}
-		s.walk("", message)
+		s.walk("", bytes.TrimSpace(message))
 		return s.found
 	}
 	return nil
@@ -88,9 +82,8 @@ func (s *redactedSearch) add(pointer string) {
 	}
 }
 
-// walk searches a value. Its depth was checked.
+// walk searches a value without space around it. Its depth was checked.
 func (s *redactedSearch) walk(at string, value []byte) {
-	value = trimSpace(value)
 	switch value[0] {
 	case '{':
 		members := jsonwire.ObjectMembers(value)
@@ -115,14 +108,4 @@ func (s *redactedSearch) walk(at string, value []byte) {
 			s.add(at)
 		}
 	}
-}
-
-func trimSpace(b []byte) []byte {
-	for len(b) > 0 && strings.IndexByte(" \t\r\n", b[0]) >= 0 {
-		b = b[1:]
-	}
-	for len(b) > 0 && strings.IndexByte(" \t\r\n", b[len(b)-1]) >= 0 {
-		b = b[:len(b)-1]
-	}
-	return b
 }

@@ -2,7 +2,6 @@ package resend
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,9 +40,8 @@ type Options struct {
 	// Headers are sent with each request and replace default ones, since recorded credentials are
 	// hidden. They are sent only to the origin of the URL.
 	Headers http.Header
-	// TLS configures TLS to the server; nil means the default of crypto/tls. Transport replaces the
-	// session's HTTP transport; it must neither follow redirects nor add credentials.
-	TLS       *tls.Config
+	// Transport replaces the session's HTTP transport. It must neither follow redirects nor add
+	// credentials.
 	Transport http.RoundTripper
 
 	// Timeout limits the handshake, and the wait for the response. Zero means 30 s.
@@ -60,9 +58,6 @@ type Options struct {
 	// MaxCapture limits the recorded bytes; the session ends beyond it. Zero means 256 MiB.
 	MaxCapture int64
 
-	// AllowRedacted sends hidden values as they are in the capture: placeholders, and 0 for
-	// numbers.
-	AllowRedacted bool
 	// Redact adds to the default redaction of the new capture. nil adds nothing.
 	Redact *capture.Redaction
 }
@@ -187,7 +182,7 @@ func Open(ctx context.Context, o *Origin, rec *capture.Writer, opts *Options) (*
 	}
 	name, _, _ := strings.Cut(all.Tool, " ")
 	return wireclient.Open(ctx, t, rec.Record, &wireclient.Options{
-		Header: all.Headers, UserAgent: name, HeaderMirror: headers, TLS: all.TLS, RoundTripper: all.Transport,
+		Header: all.Headers, UserAgent: name, HeaderMirror: headers, RoundTripper: all.Transport,
 		GracePeriod: all.GracePeriod, MaxMessage: all.MaxMessage, MaxCapture: all.MaxCapture,
 	})
 }
@@ -212,7 +207,7 @@ func Run(ctx context.Context, o *Origin, message []byte, opts *Options) (*Result
 	if _, _, err := o.server(&all); err != nil {
 		return nil, err
 	}
-	if err := o.refuseMessage(message, &all); err != nil {
+	if err := o.refuseMessage(message); err != nil {
 		return nil, err
 	}
 	if len(message) > all.MaxMessage {

@@ -14,8 +14,7 @@
 // mixture. It records all other bytes as lines. Blank lines are frames too, so that a
 // capture holds every byte. Text that only begins like a header is recorded as lines
 // once that is known; only such text may be forwarded before it is recorded. A frame
-// that arrives in pieces is stored once, up to [Options].MaxCopy; the rest passes
-// unrecorded.
+// that arrives in pieces is stored once, up to 64 MiB; the rest passes unrecorded.
 //
 // # Shutdown
 //

@@ -39,8 +39,8 @@ func newInterceptor(t *tap, c *child) *interceptor {
 	ic.toServer = &heldDirection{interceptor: ic, out: server, back: host, stop: make(chan struct{})}
 	ic.toClient = &heldDirection{interceptor: ic, out: host, back: server, stop: make(chan struct{})}
 	ic.toServer.opposite, ic.toClient.opposite = ic.toClient, ic.toServer
-	ic.toServer.splitter = newSplitter(capture.ToServer, t.MaxCopy, ic.toServer.frame)
-	ic.toClient.splitter = newSplitter(capture.ToClient, t.MaxCopy, ic.toClient.frame)
+	ic.toServer.splitter = newSplitter(capture.ToServer, maxCopy, ic.toServer.frame)
+	ic.toClient.splitter = newSplitter(capture.ToClient, maxCopy, ic.toClient.frame)
 	return ic
 }
 

@@ -162,7 +162,7 @@ func TestSplitAllocs(t *testing.T) {
 			if header {
 				frame = append([]byte(fmt.Sprintf("Content-Length: %d\r\n\r\n", len(frame))), frame...)
 			}
-			s := newSplitter(capture.ToServer, defaultMaxCopy, func(*capture.Event) {})
+			s := newSplitter(capture.ToServer, maxCopy, func(*capture.Event) {})
 			feed := func() {
 				for p := frame; len(p) > 0; {
 					n := min(len(p), chunkSize)
@@ -195,7 +195,7 @@ func TestSplitLargeOnce(t *testing.T) {
 		t.Skip("large frames are in the heap here")
 	}
 	var seen int64
-	s := newSplitter(capture.ToServer, defaultMaxCopy, func(e *capture.Event) { seen = int64(len(e.Data)) })
+	s := newSplitter(capture.ToServer, maxCopy, func(e *capture.Event) { seen = int64(len(e.Data)) })
 	piece := bytes.Repeat([]byte("a"), chunkSize)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -274,7 +274,7 @@ func BenchmarkSplit(b *testing.B) {
 		{"line200", line(200)}, {"header200", header[:len(header)-1]}, {"line64K", line(64 << 10)}, {"line1M", line(1 << 20)}, {"line32M", line(32 << 20)},
 	} {
 		run := func(b *testing.B, sink func(*capture.Event)) {
-			s := newSplitter(capture.ToServer, defaultMaxCopy, sink)
+			s := newSplitter(capture.ToServer, maxCopy, sink)
 			b.SetBytes(int64(len(bb.frame)))
 			b.ReportAllocs()
 			for b.Loop() {

@@ -173,7 +173,7 @@ func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*ch
 
 // input queues the frames of the host.
 func (sv *supervisor) input() {
-	s := newSplitter(capture.ToServer, sv.MaxCopy, func(e *capture.Event) {
+	s := newSplitter(capture.ToServer, maxCopy, func(e *capture.Event) {
 		if e.Cut {
 			sv.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with --restart-on, frames are buffered, and this one is too large", e.Len))
 			return
@@ -448,7 +448,7 @@ func (sv *supervisor) startInstance(c *child) {
 	sv.recordStart(c)
 	replay := sv.state.replay()
 	in.wholeFrames = len(replay) > 0
-	in.out = newSplitter(capture.ToClient, sv.MaxCopy, in.handleServerFrame)
+	in.out = newSplitter(capture.ToClient, maxCopy, in.handleServerFrame)
 	in.out.event.Session = in.n
 	in.stdout = newPump(c.stdout, in.forward)
 	in.stderr = newStderrPump(sv.Stderr, c.stderr, sv.rec.stderrLines())

@@ -40,9 +40,6 @@ type Options struct {
 	// several goroutines but one at a time. It must return at once, since the traffic waits for it,
 	// and must not keep the event or its Data. nil means no call.
 	Observe func(*capture.Event)
-	// MaxCopy limits the recorded bytes of a frame that arrives in pieces. Zero means 64 MiB, as
-	// for a [capture.Writer].
-	MaxCopy int
 	// Logger logs what the tap does in addition to forwarding. nil discards it.
 	Logger *slog.Logger
 
@@ -58,8 +55,8 @@ type Options struct {
 	Name string
 }
 
-// defaultMaxCopy is the default of Options.MaxCopy in bytes.
-const defaultMaxCopy = 64 << 20
+// maxCopy limits the recorded bytes of a frame that arrives in pieces.
+const maxCopy = 64 << 20
 
 // hostPollInterval is the time between two checks that the host still exists.
 const hostPollInterval = 250 * time.Millisecond
@@ -99,9 +96,6 @@ type tap struct {
 
 func newTap(o *Options) *tap {
 	o.Stdin, o.Stdout, o.Stderr = cmp.Or(o.Stdin, os.Stdin), cmp.Or(o.Stdout, os.Stdout), cmp.Or(o.Stderr, os.Stderr)
-	if o.MaxCopy <= 0 {
-		o.MaxCopy = defaultMaxCopy
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -215,7 +209,7 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 		var in, out *splitter // nil if nobody needs frames
 		endInput, endOutput = func() {}, func() {}
 		if t.rec.enabled() {
-			in, out = t.rec.newSplitter(capture.ToServer, t.MaxCopy), t.rec.newSplitter(capture.ToClient, t.MaxCopy)
+			in, out = t.rec.newSplitter(capture.ToServer, maxCopy), t.rec.newSplitter(capture.ToClient, maxCopy)
 			endInput, endOutput = in.close, out.close
 		}
 		r.toServer, r.toClient = newPump(t.Stdin, forwardTo(c.stdin, in)), newPump(c.stdout, forwardTo(t.Stdout, out))

@@ -200,8 +200,6 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 type Options struct {
 	// TLS configures TLS to the server. It is copied. nil means the default of crypto/tls.
 	TLS *tls.Config
-	// NoHTTP2 disables HTTP/2 to the server, which otherwise is offered over TLS.
-	NoHTTP2 bool
 	// Dial connects to the server, or to the proxy from the environment. nil means a [net.Dialer].
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 

@@ -239,14 +239,14 @@ func TestTLS(t *testing.T) {
 				early(w, r)
 				w.Header().Set("X-Sum", "7")
 			}))
-			web.EnableHTTP2 = true
+			web.EnableHTTP2 = !tt.noH2
 			web.StartTLS()
 			defer web.Close()
 			roots := x509.NewCertPool()
 			roots.AddCert(web.Certificate())
 			config := &tls.Config{RootCAs: roots, ServerName: "example.com"}
 			cert, key := certificate(t, web)
-			p := tap(t, web.URL+"/mcp", &taphttp.Options{TLS: config, NoHTTP2: tt.noH2}, &taphttp.ServeOptions{CertFile: cert, KeyFile: key})
+			p := tap(t, web.URL+"/mcp", &taphttp.Options{TLS: config}, &taphttp.ServeOptions{CertFile: cert, KeyFile: key})
 			transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: tt.clientH2}
 			defer transport.CloseIdleConnections()
 			req := must(http.NewRequest("POST", p.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"a"}`)))

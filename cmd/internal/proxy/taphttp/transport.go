@@ -24,7 +24,7 @@ func newTransport(o *Options) *http.Transport {
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(!o.NoHTTP2)
+	protocols.SetHTTP2(true)
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := o.Dial(ctx, network, address)
 		if err != nil {
@@ -78,10 +78,7 @@ func dialTLS(o *Options, config *tls.Config) func(context.Context, string, strin
 		if clientConfig.ServerName == "" {
 			clientConfig.ServerName = host
 		}
-		clientConfig.NextProtos = []string{"http/1.1"}
-		if !o.NoHTTP2 {
-			clientConfig.NextProtos = []string{"h2", "http/1.1"}
-		}
+		clientConfig.NextProtos = []string{"h2", "http/1.1"}
 		raw, err := o.Dial(ctx, network, address)
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package wireclient
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,9 +40,8 @@ type Options struct {
 	UserAgent string
 	// HeaderMirror sets the headers that repeat messages. Nil sets none.
 	HeaderMirror *HeaderMirror
-	// TLS configures TLS to the server; nil means the default of crypto/tls. RoundTripper replaces
-	// the session's HTTP transport; it must neither follow redirects nor add credentials.
-	TLS          *tls.Config
+	// RoundTripper replaces the session's HTTP transport. It must neither follow redirects nor add
+	// credentials.
 	RoundTripper http.RoundTripper
 
 	// GracePeriod is the time for a process to end after its input was closed. SIGTERM follows, and

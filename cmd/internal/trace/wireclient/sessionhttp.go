@@ -73,7 +73,7 @@ func newHTTPConn(s *Session) *httpConn {
 	}
 	if hc.http.Transport == nil {
 		hc.ownTransport = &http.Transport{
-			Proxy: http.ProxyFromEnvironment, TLSClientConfig: s.opts.TLS, ForceAttemptHTTP2: true,
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
 			TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true, MaxResponseHeaderBytes: 1 << 20,
 		}
 		hc.http.Transport = hc.ownTransport
