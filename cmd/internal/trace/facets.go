@@ -11,16 +11,19 @@ import (
 type Facets struct {
 	// Servers are ordered by their first events. A row behind a gateway counts for its server and
 	// for the gateway. The others have a fixed order.
-	Servers, Kinds, Statuses, Findings []Facet
+	Servers  []Facet `json:"server"`
+	Kinds    []Facet `json:"kind"`
+	Statuses []Facet `json:"status"`
+	Findings []Facet `json:"finding"`
 }
 
 // A Facet is a value of a property.
 type Facet struct {
-	Value string
+	Value string `json:"v"`
 	// Index is that of a server: see [Session.ServerIndex].
-	Index int
+	Index int `json:"i,omitempty"`
 	// Count is the number of rows.
-	Count int
+	Count int `json:"n"`
 }
 
 // The orders of values. The severities are those of [Finding.Severity].
@@ -68,7 +71,7 @@ func (m *Model) Facets() Facets {
 	for _, r := range m.Rows() {
 		counts.add(r)
 	}
-	var out Facets
+	out := Facets{Servers: []Facet{}}
 	for _, f := range counts.servers {
 		if f.Value != "" {
 			out.Servers = append(out.Servers, f)
@@ -110,7 +113,8 @@ func (*facetBits) count(set uint32, counts []int) {
 }
 
 // facetsOf returns the values that occur.
-func facetsOf[T ~string](order []T, counts []int) (list []Facet) {
+func facetsOf[T ~string](order []T, counts []int) []Facet {
+	list := []Facet{}
 	for i, n := range counts {
 		if n > 0 {
 			list = append(list, Facet{Value: string(order[i]), Count: n})

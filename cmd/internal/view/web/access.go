@@ -17,7 +17,6 @@ import (
 
 // An access decides which requests may use the server, see the package comment.
 type access struct {
-	hosts       map[string]bool
 	allowRemote bool
 	// token is the token in the URL that the user opens.
 	token string
@@ -28,11 +27,8 @@ type access struct {
 }
 
 func newAccess(opts *Options) access {
-	a := access{hosts: map[string]bool{"localhost": true}, allowRemote: opts.AllowRemote, token: cmp.Or(opts.Token, NewToken())}
+	a := access{allowRemote: opts.AllowRemote, token: cmp.Or(opts.Token, NewToken())}
 	a.session, a.key = derive("cookie", a.token), derive("key", a.token)
-	for _, h := range opts.Hosts {
-		a.hosts[lowerHost(h)] = true
-	}
 	return a
 }
 
@@ -95,7 +91,7 @@ func setSecurityHeaders(h http.Header) {
 // an address. Non-loopback addresses are allowed only with AllowRemote.
 func (a *access) hostAllowed(hostport string) bool {
 	host, _ := splitHost(hostport)
-	if a.hosts[host] {
+	if host == "localhost" {
 		return true
 	}
 	addr, err := netip.ParseAddr(host)
@@ -201,13 +197,12 @@ func (a *access) ticket(path string, until int64) string {
 }
 
 // serveTicket returns a ticket for requests that cannot have a header: links, and EventSource.
-func (a *access) serveTicket(w http.ResponseWriter, r *http.Request) {
+func (a *access) serveTicket(w http.ResponseWriter, r *http.Request) error {
 	u, err := url.Parse(r.URL.Query().Get("path"))
 	if err != nil {
-		writeError(w, http.StatusBadRequest, "path is not a path")
-		return
+		return fail(http.StatusBadRequest, "path is not a path")
 	}
-	writeJSON(w, map[string]string{"ticket": a.ticket(u.Path, time.Now().Add(ticketTime).Unix())})
+	return writeJSON(w, map[string]string{"ticket": a.ticket(u.Path, time.Now().Add(ticketTime).Unix())})
 }
 
 // equalSecrets compares secrets in constant time, even if their lengths differ.

@@ -124,7 +124,7 @@ func hints(annotations []byte) (list []string) {
 }
 
 // serveCallables responds with the tools that can be called.
-func (s *Server) serveCallables(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveCallables(w http.ResponseWriter, r *http.Request) error {
 	out := struct {
 		Tools []callable `json:"tools"`
 	}{[]callable{}}
@@ -140,12 +140,12 @@ func (s *Server) serveCallables(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	slices.SortStableFunc(out.Tools, func(a, b callable) int { return cmp.Or(cmp.Compare(a.Server, b.Server), cmp.Compare(a.Name, b.Name)) })
-	writeJSON(w, out)
+	return writeJSON(w, out)
 }
 
 // findTool returns a tool by the row of its list and its name or, for the row of a call, the tool
 // that was called.
-func findTool(ctx context.Context, hub *watch.Hub, p rowRef, name string) (found callable, definition []byte, ok bool) {
+func findTool(ctx context.Context, hub *watch.Hub, p rowRef, name string) (found callable, definition []byte, err error) {
 	// As trace.Session.Label.
 	server := strings.TrimSpace(p.row.Record.Server + " " + p.row.Record.Side)
 	lists := []toolList{{p, server}}
@@ -155,6 +155,7 @@ func findTool(ctx context.Context, hub *watch.Hub, p rowRef, name string) (found
 		// A capture of one call has no list, but another of the same server may have it.
 		lists = append(lists, toolLists(hub, func(c, srv string) bool { return c != p.capture && srv == server })...)
 	}
+	ok := false
 	for _, l := range lists {
 		eachTool(ctx, hub, l, func(t callable, d []byte) bool {
 			if ok = t.Name == name; ok {
@@ -163,40 +164,36 @@ func findTool(ctx context.Context, hub *watch.Hub, p rowRef, name string) (found
 			return !ok
 		})
 		if ok {
-			return found, definition, true
+			return found, definition, nil
 		}
 	}
-	return callable{}, nil, false
+	return callable{}, nil, fail(http.StatusNotFound, "no recorded list of tools has this tool")
 }
 
-const noTool = "no recorded list of tools has this tool"
-
 // serveCallable responds with one tool.
-func (s *Server) serveCallable(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.views.pathRow(w, r)
-	if !ok {
-		return
+func (s *Server) serveCallable(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.views.pathRow(r)
+	if err != nil {
+		return err
 	}
-	t, definition, ok := findTool(r.Context(), s.hub, p, r.URL.Query().Get("name"))
-	if !ok {
-		writeError(w, http.StatusNotFound, noTool)
-		return
+	t, definition, err := findTool(r.Context(), s.hub, p, r.URL.Query().Get("name"))
+	if err != nil {
+		return err
 	}
 	out := callableDetail{callable: t, Recorded: recordedCalls(s.hub, t)}
 	if input := jsonwire.Lookup(definition, "inputSchema"); len(input) > 0 && len(input) <= maxSchemaBytes {
 		out.Schema = input
 	}
-	list, ok := s.views.row(t.Row)
-	if !ok {
-		writeError(w, http.StatusNotFound, rowGone)
-		return
+	list, err := s.views.row(t.Row)
+	if err != nil {
+		return err
 	}
 	if o, _, err := s.resender.origin(r.Context(), list); err != nil {
 		out.Note = err.Error()
 	} else {
 		out.Target = targetText(o)
 	}
-	writeJSON(w, out)
+	return writeJSON(w, out)
 }
 
 // recordedCalls returns the newest calls of a tool, the newest first.
@@ -227,24 +224,21 @@ type problem struct {
 }
 
 // serveValidate checks arguments against the input schema of a tool.
-func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		Row             uint64
 		Name, Arguments string
 	}
 	if err := readJSON(w, r, maxArguments, &q); err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
-	p, ok := s.views.row(q.Row)
-	if !ok {
-		writeError(w, http.StatusNotFound, rowGone)
-		return
+	p, err := s.views.row(q.Row)
+	if err != nil {
+		return err
 	}
-	_, definition, ok := findTool(r.Context(), s.hub, p, q.Name)
-	if !ok {
-		writeError(w, http.StatusNotFound, noTool)
-		return
+	_, definition, err := findTool(r.Context(), s.hub, p, q.Name)
+	if err != nil {
+		return err
 	}
 	out := struct {
 		Problems []problem `json:"problems"`
@@ -252,7 +246,7 @@ func (s *Server) serveValidate(w http.ResponseWriter, r *http.Request) {
 		Note string `json:"note,omitempty"`
 	}{Problems: []problem{}}
 	out.Problems, out.Note = validate(jsonwire.Lookup(definition, "inputSchema"), []byte(q.Arguments))
-	writeJSON(w, out)
+	return writeJSON(w, out)
 }
 
 // validate returns what is wrong with arguments, and why the schema could not be used. The schema
@@ -283,50 +277,46 @@ func validate(input, arguments []byte) ([]problem, string) {
 }
 
 // serveCall calls a tool in a new instance of its server.
-func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		Row                     uint64
 		Name, Arguments, Target string
 	}
 	if err := readJSON(w, r, maxBody, &q); err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
-	p, ok := s.views.row(q.Row)
-	if !ok || p.row.Record.Method != mcp.MethodToolsList {
-		writeError(w, http.StatusNotFound, rowGone)
-		return
+	p, err := s.views.row(q.Row)
+	switch {
+	case err != nil:
+		return err
+	case p.row.Record.Method != mcp.MethodToolsList:
+		return fail(http.StatusNotFound, "the row is not a list of tools")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resendTimeout)
 	defer cancel()
-	_, definition, ok := findTool(ctx, s.hub, p, q.Name)
-	if !ok {
-		writeError(w, http.StatusNotFound, noTool)
-		return
+	_, definition, err := findTool(ctx, s.hub, p, q.Name)
+	if err != nil {
+		return err
 	}
 	o, list, err := s.resender.origin(ctx, p)
 	switch {
 	case err != nil:
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	case q.Target != targetText(o):
-		writeTargetChanged(w, targetText(o))
-		return
+		return writeTargetChanged(w, targetText(o))
 	}
 	// The capture may announce these headers only behind the event that the origin is read from.
 	if params, err := mcp.HeaderParams(jsonwire.Lookup(definition, "inputSchema")); err == nil && len(params) > 0 {
 		o.Params = map[string][]mcp.HeaderParam{q.Name: params}
 	}
 	if err := jsonwire.Valid([]byte(q.Arguments), 0); q.Arguments != "" && err != nil {
-		writeError(w, http.StatusUnprocessableEntity, "the arguments are not valid JSON: "+err.Error())
-		return
+		return fail(http.StatusUnprocessableEntity, "the arguments are not valid JSON: "+err.Error())
 	}
 	message, err := toolCall(list, q.Name, q.Arguments)
 	if err != nil {
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	}
-	s.resender.run(ctx, w, o, message)
+	return s.resender.run(ctx, w, o, message)
 }
 
 // toolCall returns a call as the client that sent a tools/list request would send it.

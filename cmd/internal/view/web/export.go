@@ -37,7 +37,7 @@ type exportData struct {
 	Sessions []trace.SessionInfo        `json:"sessions"`
 	Sources  []source                   `json:"sources"`
 	Tools    toolStats                  `json:"tools"`
-	Facets   facets                     `json:"facets"`
+	Facets   trace.Facets               `json:"facets"`
 	Pictures exportedPictures           `json:"pictures"`
 	Details  map[string]json.RawMessage `json:"details"`
 	Left     *omission                  `json:"left,omitempty"`
@@ -51,24 +51,23 @@ type omission struct {
 }
 
 // serveExport responds with a self-contained page.
-func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) error {
 	f, err := parseFilter(r)
 	if err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
 	parts, err := s.export(r.Context(), f)
 	if err != nil {
-		writeErrorOf(w, http.StatusServiceUnavailable, err)
-		return
+		return failure{http.StatusServiceUnavailable, err}
 	}
 	attach(w, "mcpwire-"+time.Now().UTC().Format("20060102-150405")+".html")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	for _, part := range parts {
 		if _, err := w.Write(part); err != nil {
-			return // the client has disconnected
+			break // the client has disconnected
 		}
 	}
+	return nil
 }
 
 // Export writes the self-contained page (see the package comment) with the rows that match the
@@ -146,7 +145,7 @@ func exportDataOf(ctx context.Context, hub *watch.Hub, p *selection, filter stri
 	if err := m.read(ctx, hub); err != nil {
 		return nil, err
 	}
-	x := &exportData{Rows: []pageRow{}, Sources: exportedSources(hub, p), Tools: newToolStats(m.model), Facets: newFacets(m.model.Facets()), Details: map[string]json.RawMessage{}}
+	x := &exportData{Rows: []pageRow{}, Sources: exportedSources(hub, p), Tools: newToolStats(m.model), Facets: m.model.Facets(), Details: map[string]json.RawMessage{}}
 	for _, c := range cards(m.model) {
 		if m.captures[c.Capture] != nil {
 			x.Sessions = append(x.Sessions, c)
@@ -557,24 +556,20 @@ func (rr *redactedReader) texts(list []string) ([]string, error) {
 }
 
 // serveSave responds with the lines of the captures that a filter shows.
-func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) error {
 	f, err := parseFilter(r)
 	if err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
 	p, err := s.views.selectRows(r.Context(), f, 0)
 	if err != nil {
-		writeErrorOf(w, http.StatusServiceUnavailable, err)
-		return
+		return failure{http.StatusServiceUnavailable, err}
 	}
 	switch {
 	case len(p.captures) == 0:
-		writeError(w, http.StatusNotFound, "nothing to save")
-		return
+		return fail(http.StatusNotFound, "nothing to save")
 	case f != nil && p.evicted > 0:
-		writeError(w, http.StatusUnprocessableEntity, "the filter matches more rows than fit into memory: narrow it, or save without a filter")
-		return
+		return fail(http.StatusUnprocessableEntity, "the filter matches more rows than fit into memory: narrow it, or save without a filter")
 	}
 	name := "mcpwire"
 	if len(p.captures) == 1 {
@@ -585,10 +580,10 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) {
 	attach(w, fileName(name, "saved"+capture.Suffix))
 	for _, c := range p.captures {
 		if err := saveCapture(r.Context(), w, s.hub, c); err != nil {
-			s.opts.Logger.WarnContext(r.Context(), "a capture could not be saved completely", "capture", c.capture, "err", err)
 			panic(http.ErrAbortHandler) // tells the browser that the file is incomplete
 		}
 	}
+	return nil
 }
 
 func saveCapture(ctx context.Context, w io.Writer, hub *watch.Hub, c *captureSelection) error {

@@ -56,38 +56,43 @@ func (s scope) rows(all []*trace.Row) []*trace.Row {
 }
 
 // serveSequence responds with the sequence of a scope, as SVG or for Mermaid.
-func (s *Server) serveSequence(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveSequence(w http.ResponseWriter, r *http.Request) error {
 	of, ok := parseScope(r.URL.Query().Get("of"))
 	if !ok {
-		writeError(w, http.StatusBadRequest, "the parameter of must be CAPTURE or CAPTURE/SESSION")
-		return
+		return fail(http.StatusBadRequest, "the parameter of must be CAPTURE or CAPTURE/SESSION")
 	}
 	var seq *picture.Sequence
-	if !s.views.pictured(w, r, func(_ *trace.Model, rows []*trace.Row, evicted int) {
+	err := s.views.pictured(r, func(_ *trace.Model, rows []*trace.Row, evicted int) {
 		seq = picture.NewSequence(of.rows(rows))
 		seq.Evicted = evicted
-	}) {
-		return
+	})
+	switch {
+	case err != nil:
+		return err
+	case r.URL.Query().Get("as") == "mermaid":
+		return writeFile(w, "sequence.mmd", seq.Mermaid())
 	}
-	if r.URL.Query().Get("as") == "mermaid" {
-		attach(w, "sequence.mmd")
-		w.Write([]byte(seq.Mermaid())) // errors mean that the client has disconnected
-		return
-	}
-	attach(w, "sequence.svg")
-	w.Write([]byte(seq.SVG(pictureWidth(r))))
+	return writeFile(w, "sequence.svg", seq.SVG(pictureWidth(r)))
 }
 
 // serveOverview responds with the overview.
-func (s *Server) serveOverview(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveOverview(w http.ResponseWriter, r *http.Request) error {
 	var o *picture.Overview
-	if s.views.pictured(w, r, func(m *trace.Model, rows []*trace.Row, evicted int) {
+	err := s.views.pictured(r, func(m *trace.Model, rows []*trace.Row, evicted int) {
 		o = picture.NewOverview(m, rows)
 		o.Evicted = evicted
-	}) {
-		attach(w, "overview.svg")
-		w.Write([]byte(o.SVG(pictureWidth(r))))
+	})
+	if err != nil {
+		return err
 	}
+	return writeFile(w, "overview.svg", o.SVG(pictureWidth(r)))
+}
+
+// writeFile responds with a file.
+func writeFile(w http.ResponseWriter, name, text string) error {
+	attach(w, name)
+	w.Write([]byte(text)) // errors mean that the client has disconnected
+	return nil
 }
 
 // pictureWidth returns the width that a page has for a picture, in px. Zero means the default.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -47,18 +46,17 @@ type resendResult struct {
 }
 
 // serveResendPreview responds with the message to send again and its target.
-func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.views.pathRow(w, r)
-	if !ok {
-		return
+func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.views.pathRow(r)
+	if err != nil {
+		return err
 	}
 	o, message, err := s.resender.origin(r.Context(), p)
 	if err == nil && o.Gateway {
 		err = resend.ErrGateway
 	}
 	if err != nil {
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	}
 	out := resendPreview{Target: targetText(o), Message: string(message)}
 	if n := len(o.Redacted) + o.MoreRedacted; n > 0 {
@@ -67,60 +65,56 @@ func (s *Server) serveResendPreview(w http.ResponseWriter, r *http.Request) {
 	if len(message) > maxEditable {
 		out.Message, out.Note = "", "the message is too large to edit here: it can only be sent as recorded"
 	}
-	writeJSON(w, out)
+	return writeJSON(w, out)
 }
 
 // serveResend sends a message to a new instance of the server.
-func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveResend(w http.ResponseWriter, r *http.Request) error {
 	var q struct {
 		Row     uint64
 		Message *string
 		Target  string
 	}
 	if err := readJSON(w, r, maxBody, &q); err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
-	p, ok := s.views.row(q.Row)
-	if !ok {
-		writeError(w, http.StatusNotFound, rowGone)
-		return
+	p, err := s.views.row(q.Row)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), resendTimeout)
 	defer cancel()
 	o, message, err := s.resender.origin(ctx, p)
 	switch {
 	case err != nil:
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	// The user must have seen the target: captures may come from strangers.
 	case q.Target != targetText(o):
-		writeTargetChanged(w, targetText(o))
-		return
+		return writeTargetChanged(w, targetText(o))
 	}
 	if q.Message != nil {
 		message = []byte(*q.Message)
 	}
-	s.resender.run(ctx, w, o, message)
+	return s.resender.run(ctx, w, o, message)
 }
 
 // writeTargetChanged responds that the user has not seen the target.
-func writeTargetChanged(w http.ResponseWriter, target string) {
+func writeTargetChanged(w http.ResponseWriter, target string) error {
 	w.Header().Set("Content-Type", jsonType)
 	w.WriteHeader(http.StatusConflict)
 	b := jsonwire.AppendQuote([]byte(`{"error":{"message":"the user must see the target first","target":`), target)
 	w.Write(append(b, "}}\n"...))
+	return nil
 }
 
 // A resender sends messages of captures again.
 type resender struct {
 	hub  *watch.Hub
 	opts resend.Options
-	log  *slog.Logger
 }
 
 func newResender(hub *watch.Hub, o *Options) resender {
-	rs := resender{hub: hub, log: o.Logger}
+	rs := resender{hub: hub}
 	if o.Resend != nil {
 		rs.opts = *o.Resend
 	}
@@ -129,23 +123,22 @@ func newResender(hub *watch.Hub, o *Options) resender {
 }
 
 // run sends a message to a new instance of the server, and responds with the result.
-func (rs *resender) run(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) {
+func (rs *resender) run(ctx context.Context, w http.ResponseWriter, o *resend.Origin, message []byte) error {
 	res, err := resend.Run(ctx, o, message, &rs.opts)
 	if res == nil {
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	}
-	if err := rs.watchCapture(res); err != nil {
-		rs.log.WarnContext(ctx, "a new capture cannot be followed", "path", res.Path, "err", err)
-	}
+	followErr := rs.watchCapture(res)
 	out := resendResult{Capture: res.CaptureID, N: res.N, ResponseN: res.ResponseN, Took: trace.TruncatedMillis(res.Latency)}
 	out.Response = string(bytes.ToValidUTF8(res.Response[:min(len(res.Response), maxResendResponse)], []byte("\uFFFD")))
 	if res.N != 0 {
 		out.Row = rs.awaitRow(ctx, res.CaptureID, res.N)
 	}
 	var notes []string
-	if err != nil {
-		notes = append(notes, err.Error())
+	for _, err := range []error{err, followErr} {
+		if err != nil {
+			notes = append(notes, err.Error())
+		}
 	}
 	if len(res.Response) > maxResendResponse {
 		notes = append(notes, "this is the beginning of the response: the new capture has all of it")
@@ -154,7 +147,7 @@ func (rs *resender) run(ctx context.Context, w http.ResponseWriter, o *resend.Or
 		notes = append(notes, fmt.Sprintf("%d requests of the server were declined", res.Asked))
 	}
 	out.Note = strings.Join(notes, "; ")
-	writeJSON(w, out)
+	return writeJSON(w, out)
 }
 
 // watchCapture makes the hub read the new capture, unless it already does.

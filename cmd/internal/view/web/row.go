@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"mime"
@@ -158,25 +159,16 @@ type rowDetail struct {
 	Frames []detail.EventLine `json:"frames,omitempty"`
 }
 
-func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) {
-	p, ok := s.views.pathRow(w, r)
-	if !ok {
-		return
-	}
-	d, err := s.detailOf(r.Context(), p, &detail.Options{Hex: r.URL.Query().Get("hex") == "1"})
+func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.views.pathRow(r)
 	if err != nil {
-		writeErrorOf(w, http.StatusInternalServerError, err)
-		return
+		return err
 	}
-	writeJSON(w, d)
-}
-
-func (s *Server) detailOf(ctx context.Context, p rowRef, opts *detail.Options) (*rowDetail, error) {
-	d, err := detail.Build(ctx, s.hub, p.row, opts)
+	d, err := detail.Build(r.Context(), s.hub, p.row, &detail.Options{Hex: r.URL.Query().Get("hex") == "1"})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &rowDetail{d, p.page, d.Events()}, nil
+	return writeJSON(w, &rowDetail{d, p.page, d.Events()})
 }
 
 // commandCopy is an exchange as a command.
@@ -186,45 +178,43 @@ type commandCopy struct {
 	Notes     []string `json:"notes,omitempty"`
 }
 
-func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) error {
 	as := r.URL.Query().Get("as")
 	write := map[string]func(*detail.Detail) (*detail.Command, error){"call": detail.CallCommand, "curl": detail.CurlCommand}[as]
 	if write == nil {
-		writeError(w, http.StatusBadRequest, `the parameter as must be "call" or "curl"`)
-		return
+		return fail(http.StatusBadRequest, `the parameter as must be "call" or "curl"`)
 	}
-	p, ok := s.views.pathRow(w, r)
-	if !ok {
-		return
+	p, err := s.views.pathRow(r)
+	if err != nil {
+		return err
 	}
 	d, err := detail.Build(r.Context(), s.hub, p.row, nil)
 	if err != nil {
-		writeErrorOf(w, http.StatusInternalServerError, err)
-		return
+		return err
 	}
 	c, err := write(d)
 	switch {
 	case errors.Is(err, detail.ErrNoCommand) || errors.Is(err, detail.ErrNotHTTP):
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return failure{http.StatusUnprocessableEntity, err}
 	case err != nil:
-		writeErrorOf(w, http.StatusInternalServerError, err)
-	default:
-		writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
+		return err
 	}
+	return writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
 }
 
 // servePayload responds with the bytes of an event, as a file that browsers do not show.
-func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
+func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) error {
 	n, err := strconv.ParseUint(r.PathValue("n"), 10, 64)
 	if err != nil {
-		writeError(w, http.StatusNotFound, "the event must be a number")
-		return
+		return fail(http.StatusNotFound, "the event must be a number")
 	}
 	id := r.PathValue("capture")
 	e, err := s.hub.Event(r.Context(), id, n)
 	if err != nil {
-		writeErrorOf(w, eventStatus(err), err)
-		return
+		if errors.Is(err, watch.ErrGone) {
+			err = failure{http.StatusNotFound, err}
+		}
+		return err
 	}
 	name := "payload"
 	if h := s.hub.Head(id); h != nil {
@@ -239,13 +229,7 @@ func (s *Server) servePayload(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Mcpwire-Length", strconv.FormatInt(e.Len, 10))
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(e.Data))
-}
-
-func eventStatus(err error) int {
-	if errors.Is(err, watch.ErrGone) {
-		return http.StatusNotFound
-	}
-	return http.StatusInternalServerError
+	return nil
 }
 
 // attach makes the response a file.
@@ -288,22 +272,20 @@ type comparison struct {
 
 const maxSmallBody = 64 << 10 // bytes of a request that has only numbers
 
-func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) error {
 	var q struct{ A, B uint64 }
 	if err := readJSON(w, r, maxSmallBody, &q); err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
-	a, okA := s.views.row(q.A)
-	b, okB := s.views.row(q.B)
-	if !okA || !okB {
-		writeError(w, http.StatusNotFound, rowGone)
-		return
+	a, errA := s.views.row(q.A)
+	b, errB := s.views.row(q.B)
+	if err := cmp.Or(errA, errB); err != nil {
+		return err
 	}
 	c := comparison{Request: []jsondiff.Change{}, Response: []jsondiff.Change{}}
 	c.Request = append(c.Request, c.changes(r.Context(), s, "request", a, b, a.n, b.n)...)
 	c.Response = append(c.Response, c.changes(r.Context(), s, "response", a, b, a.responseN, b.responseN)...)
-	writeJSON(w, c)
+	return writeJSON(w, c)
 }
 
 // changes compares two events, one of each row. A missing event counts as empty and is noted.

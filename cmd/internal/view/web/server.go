@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,8 +27,6 @@ type Options struct {
 	// AllowRemote lets [Server.Serve] listen on addresses that other machines can reach. Their
 	// traffic is unencrypted, including the token.
 	AllowRemote bool
-	// Hosts are allowed names in the Host header, in addition to localhost and addresses.
-	Hosts []string
 	// Token is the token in the URL that the user opens. An open page keeps access to a later
 	// Server with the same token and port. Empty means a random token.
 	Token string
@@ -38,8 +35,6 @@ type Options struct {
 	// Resend configures resending, such as the folder for captures and credentials. Nil means the
 	// defaults.
 	Resend *resend.Options
-	// Logger receives errors that the page does not show. Nil discards them.
-	Logger *slog.Logger
 }
 
 // Limits of a Server.
@@ -90,9 +85,6 @@ func New(hub *watch.Hub, opts *Options) *Server {
 	if opts != nil {
 		s.opts = *opts
 	}
-	if s.opts.Logger == nil {
-		s.opts.Logger = slog.New(slog.DiscardHandler)
-	}
 	s.access, s.resender = newAccess(&s.opts), newResender(hub, &s.opts)
 	s.endStreams = sync.OnceFunc(func() { close(s.closing) })
 	s.mux = s.routes()
@@ -122,7 +114,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		MaxConns:    4 * (maxStreams + maxRequests),
 		MaxHeader:   64 << 10,
 		OnShutdown:  func(context.Context) error { s.endStreams(); return nil },
-		Logger:      s.opts.Logger,
 	})
 	return errors.Join(err, s.Close())
 }
@@ -140,49 +131,50 @@ func (s *Server) routes() *http.ServeMux {
 	m.Handle("GET /{$}", newPageFile(indexHTML, "text/html; charset=utf-8"))
 	m.Handle("GET /static/main.css", newPageFile(mainCSS, "text/css; charset=utf-8"))
 	m.Handle("GET /static/main.js", newPageFile(mainJS, "text/javascript; charset=utf-8"))
-	m.HandleFunc("GET /api/ticket", s.access.serveTicket)
-	m.HandleFunc("GET "+streamPath, s.serveStream)
-	m.HandleFunc("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
-	m.HandleFunc("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
-	m.HandleFunc("GET /api/filter", s.serveFilter)
-	m.HandleFunc("GET /api/copy/{seq}", s.limitHeavy(s.serveCopy))
-	m.HandleFunc("GET /api/sessions", s.serveSessions)
-	m.HandleFunc("GET /api/sources", s.serveSources)
-	m.HandleFunc("GET /api/tools", s.serveTools)
-	m.HandleFunc("GET /api/picture/sequence", s.limitHeavy(s.serveSequence))
-	m.HandleFunc("GET /api/picture/overview", s.limitHeavy(s.serveOverview))
-	m.HandleFunc("GET /api/resend/{seq}", s.limitHeavy(s.serveResendPreview))
-	m.HandleFunc("POST /api/resend", s.limitHeavy(s.serveResend))
-	m.HandleFunc("GET /api/callable", s.limitHeavy(s.serveCallables))
-	m.HandleFunc("GET /api/callable/{seq}", s.limitHeavy(s.serveCallable))
-	m.HandleFunc("POST /api/validate", s.limitHeavy(s.serveValidate))
-	m.HandleFunc("POST /api/call", s.limitHeavy(s.serveCall))
-	m.HandleFunc("POST /api/diff", s.limitHeavy(s.serveDiff))
-	m.HandleFunc("POST /api/open", s.serveOpen)
-	m.HandleFunc("POST /api/restart/{capture}", s.serveRestart)
-	m.HandleFunc("GET /api/held/{capture}", s.limitHeavy(s.serveHeld))
-	m.HandleFunc("POST /api/held/{capture}", s.limitHeavy(s.serveDecide))
-	m.HandleFunc("GET /api/export.html", s.limitHeavy(s.serveExport))
-	m.HandleFunc("GET /api/save", s.limitHeavy(s.serveSave))
-	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, "not found at this address for this method")
-	})
+	m.Handle("GET /api/ticket", handler(s.access.serveTicket))
+	m.Handle("GET "+streamPath, handler(s.serveStream))
+	m.Handle("GET /api/row/{seq}", s.limitHeavy(s.serveRow))
+	m.Handle("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
+	m.Handle("GET /api/filter", handler(s.serveFilter))
+	m.Handle("GET /api/copy/{seq}", s.limitHeavy(s.serveCopy))
+	m.Handle("GET /api/sessions", handler(s.serveSessions))
+	m.Handle("GET /api/sources", handler(s.serveSources))
+	m.Handle("GET /api/tools", handler(s.serveTools))
+	m.Handle("GET /api/picture/sequence", s.limitHeavy(s.serveSequence))
+	m.Handle("GET /api/picture/overview", s.limitHeavy(s.serveOverview))
+	m.Handle("GET /api/resend/{seq}", s.limitHeavy(s.serveResendPreview))
+	m.Handle("POST /api/resend", s.limitHeavy(s.serveResend))
+	m.Handle("GET /api/callable", s.limitHeavy(s.serveCallables))
+	m.Handle("GET /api/callable/{seq}", s.limitHeavy(s.serveCallable))
+	m.Handle("POST /api/validate", s.limitHeavy(s.serveValidate))
+	m.Handle("POST /api/call", s.limitHeavy(s.serveCall))
+	m.Handle("POST /api/diff", s.limitHeavy(s.serveDiff))
+	m.Handle("POST /api/open", handler(s.serveOpen))
+	m.Handle("POST /api/restart/{capture}", handler(s.serveRestart))
+	m.Handle("GET /api/held/{capture}", s.limitHeavy(s.serveHeld))
+	m.Handle("POST /api/held/{capture}", s.limitHeavy(s.serveDecide))
+	m.Handle("GET /api/export.html", s.limitHeavy(s.serveExport))
+	m.Handle("GET /api/save", s.limitHeavy(s.serveSave))
+	m.Handle("/", handler(func(http.ResponseWriter, *http.Request) error {
+		return fail(http.StatusNotFound, "not found at this address for this method")
+	}))
 	return m
 }
 
 // limitHeavy limits the concurrent requests that keep payloads in memory, of up to 64 MiB each.
-func (s *Server) limitHeavy(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) limitHeavy(next handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		stall := time.NewTimer(stallTimeout)
 		defer stall.Stop()
 		select {
 		case s.heavy <- struct{}{}:
 			defer func() { <-s.heavy }()
-			next(w, r)
+			return next(w, r)
 		case <-r.Context().Done():
 		case <-stall.C:
 			writeBusy(w)
 		}
+		return nil
 	}
 }
 
@@ -247,19 +239,46 @@ func (b *timedBody) Read(p []byte) (int, error) {
 
 const jsonType = "application/json; charset=utf-8"
 
-// writeJSON writes a value as JSON.
-func writeJSON(w http.ResponseWriter, v any) {
-	body, err := marshal(v)
-	if err != nil {
-		writeError(w, http.StatusInternalServerError, "the response cannot be written as JSON")
-		return
-	}
-	writeJSONBytes(w, body)
+// A failure is an error with the status of its response.
+type failure struct {
+	status int
+	error
 }
 
-func writeJSONBytes(w http.ResponseWriter, body []byte) {
+// Unwrap returns the error without the status.
+func (f failure) Unwrap() error { return f.error }
+
+func fail(status int, text string) error { return failure{status, errors.New(text)} }
+
+// A handler serves a request. Its error becomes the response, with status 500 unless it is a
+// [failure].
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// ServeHTTP implements [http.Handler].
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := h(w, r)
+	if err == nil {
+		return
+	}
+	status := http.StatusInternalServerError
+	if f, ok := errors.AsType[failure](err); ok {
+		status = f.status
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		status = http.StatusRequestEntityTooLarge
+	}
+	writeError(w, status, clip.String(err.Error(), maxErrorMessage))
+}
+
+// writeJSON writes a value as JSON.
+func writeJSON(w http.ResponseWriter, v any) error {
+	body, err := marshal(v)
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", jsonType)
-	w.Write(body)
+	w.Write(body) // errors mean that the client has disconnected
+	return nil
 }
 
 // marshal is like json.Marshal without HTML escapes.
@@ -290,25 +309,16 @@ func writeBusy(w http.ResponseWriter) {
 // maxErrorMessage limits an error message, in bytes.
 const maxErrorMessage = 2 << 10
 
-// writeErrorOf responds with the text of an error.
-func writeErrorOf(w http.ResponseWriter, status int, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		status = http.StatusRequestEntityTooLarge
-	}
-	writeError(w, status, clip.String(err.Error(), maxErrorMessage))
-}
-
 // readJSON reads the body of a request, an object of at most limit bytes.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
-		return fmt.Errorf("read the request: %w", err)
+		return failure{http.StatusBadRequest, fmt.Errorf("read the request: %w", err)}
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("the request: %w", err)
+		return failure{http.StatusBadRequest, fmt.Errorf("the request: %w", err)}
 	}
 	return nil
 }

@@ -54,34 +54,33 @@ func withoutData(held *live.Intercepted) *live.Intercepted {
 }
 
 // serveHeld responds with what the tap of a capture holds.
-func (s *Server) serveHeld(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveHeld(w http.ResponseWriter, r *http.Request) error {
 	for _, src := range s.hub.Sources() {
 		if src.ID == r.PathValue("capture") && src.Intercepted != nil {
-			writeJSON(w, src.Intercepted)
-			return
+			return writeJSON(w, src.Intercepted)
 		}
 	}
-	writeErrorOf(w, http.StatusNotFound, watch.ErrNoIntercept)
+	return failure{http.StatusNotFound, watch.ErrNoIntercept}
 }
 
 // serveDecide sends a decision about a held message to the tap of a capture.
-func (s *Server) serveDecide(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveDecide(w http.ResponseWriter, r *http.Request) error {
 	var d live.Decision
 	if err := readJSON(w, r, 8*live.MaxHeldData, &d); err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
 	switch err := s.hub.Decide(r.Context(), r.PathValue("capture"), &d); {
 	case errors.Is(err, live.ErrDecision):
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
+		return failure{http.StatusUnprocessableEntity, err}
 	case err != nil:
-		writeErrorOf(w, http.StatusNotFound, err)
-	default:
-		writeJSON(w, struct{}{})
+		return failure{http.StatusNotFound, err}
 	}
+	return writeJSON(w, struct{}{})
 }
 
-func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) { writeJSON(w, sources(s.hub)) }
+func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) error {
+	return writeJSON(w, sources(s.hub))
+}
 
 // uploads are the captures that were dropped on the page. Their folder exists until the Server is
 // closed, because payloads are read from them again.
@@ -147,22 +146,19 @@ func (u *uploads) remove() error {
 }
 
 // serveOpen accepts a capture that was dropped on the page.
-func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveOpen(w http.ResponseWriter, r *http.Request) error {
 	path, err := s.uploads.save(http.MaxBytesReader(w, r.Body, s.uploads.maxSize), uploadName(r.URL.Query().Get("name")))
 	switch {
 	case errors.Is(err, errUploadsFull) || errors.Is(err, errUploadsClosed):
-		writeErrorOf(w, http.StatusServiceUnavailable, err)
-		return
+		return failure{http.StatusServiceUnavailable, err}
 	case err != nil:
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	}
 	if err := s.hub.OpenLimited(path, s.uploads.maxUnpacked); err != nil {
 		os.Remove(path)
-		writeErrorOf(w, http.StatusUnprocessableEntity, err)
-		return
+		return failure{http.StatusUnprocessableEntity, err}
 	}
-	writeJSON(w, map[string]string{"path": path})
+	return writeJSON(w, map[string]string{"path": path})
 }
 
 // uploadName returns a safe file name for an upload.
@@ -218,10 +214,9 @@ func checkCapture(path string) error {
 }
 
 // serveRestart asks the tap of a capture to restart its server.
-func (s *Server) serveRestart(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveRestart(w http.ResponseWriter, r *http.Request) error {
 	if err := s.hub.Restart(r.Context(), r.PathValue("capture")); err != nil {
-		writeErrorOf(w, http.StatusConflict, err)
-		return
+		return failure{http.StatusConflict, err}
 	}
-	writeJSON(w, struct{}{})
+	return writeJSON(w, struct{}{})
 }

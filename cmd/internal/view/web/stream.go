@@ -78,11 +78,10 @@ type stream struct {
 }
 
 // serveStream responds with the event stream.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) error {
 	f, err := parseFilter(r)
 	if err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	var ending sync.WaitGroup
@@ -104,9 +103,8 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream; charset=utf-8")
 	h.Set("X-Accel-Buffering", "no")
-	if err := st.run(ctx, f); err != nil {
-		s.opts.Logger.DebugContext(ctx, "a stream has ended", "err", err)
-	}
+	_ = st.run(ctx, f) // it ends when the page disconnects
+	return nil
 }
 
 // open opens the view and its feed. r is the request of a page that may resume, or nil.
@@ -141,9 +139,13 @@ func parseFilter(r *http.Request) (*filter.Filter, error) {
 		return nil, nil
 	}
 	if len(text) > maxFilter {
-		return nil, &filter.SyntaxError{Column: 1, Message: "the filter is too long"}
+		return nil, fail(http.StatusBadRequest, "the filter is too long")
 	}
-	return filter.Parse(text)
+	f, err := filter.Parse(text)
+	if err != nil {
+		return nil, failure{http.StatusBadRequest, err}
+	}
+	return f, nil
 }
 
 // resumePoint returns the version of a hub after which a page resumes. Zero means from the
@@ -407,38 +409,12 @@ func (st *stream) sendTotal() error {
 func (st *stream) sendFacets() error {
 	var f trace.Facets
 	st.s.hub.Read(func(m *trace.Model) { f = m.Facets() })
-	data, err := marshal(newFacets(f))
+	data, err := marshal(f)
 	if err != nil || bytes.Equal(data, st.facets) {
 		return err
 	}
 	st.facets = data
 	return st.event("facets", data)
-}
-
-// A facet is the JSON form of a trace.Facet.
-type facet struct {
-	Value string `json:"v"`
-	Index int    `json:"i,omitempty"`
-	Count int    `json:"n"`
-}
-
-// facets is the JSON form of trace.Facets.
-type facets struct {
-	Server  []facet `json:"server"`
-	Kind    []facet `json:"kind"`
-	Status  []facet `json:"status"`
-	Finding []facet `json:"finding"`
-}
-
-func newFacets(f trace.Facets) facets {
-	list := func(from []trace.Facet) []facet {
-		out := make([]facet, len(from))
-		for i, x := range from {
-			out[i] = facet{x.Value, x.Index, x.Count}
-		}
-		return out
-	}
-	return facets{list(f.Servers), list(f.Kinds), list(f.Statuses), list(f.Findings)}
 }
 
 func (st *stream) sendCards() error {
@@ -538,10 +514,10 @@ func (c *sentCards) changed(hub *watch.Hub) ([][]byte, error) {
 	return out, nil
 }
 
-func (s *Server) serveSessions(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveSessions(w http.ResponseWriter, r *http.Request) error {
 	var list []trace.SessionInfo
 	s.hub.Read(func(m *trace.Model) { list = cards(m) })
-	writeJSON(w, list)
+	return writeJSON(w, list)
 }
 
 // A filterError describes a syntax error and its position.
@@ -552,23 +528,21 @@ type filterError struct {
 }
 
 // serveFilter checks a filter. A syntax error has status 200, because people are typing.
-func (s *Server) serveFilter(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveFilter(w http.ResponseWriter, r *http.Request) error {
 	text := r.URL.Query().Get("text")
 	if len(text) > maxFilter {
-		writeJSON(w, map[string]filterError{"error": {"the filter is too long", 1}})
-		return
+		return writeJSON(w, map[string]filterError{"error": {"the filter is too long", 1}})
 	}
 	f, err := filter.Parse(text)
 	var syntax *filter.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		writeJSON(w, map[string]filterError{"error": {syntax.Message, syntax.Column}})
+		return writeJSON(w, map[string]filterError{"error": {syntax.Message, syntax.Column}})
 	case err != nil:
-		writeErrorOf(w, http.StatusInternalServerError, err)
-	default:
-		writeJSON(w, struct {
-			OK   bool   `json:"ok"`
-			Text string `json:"text,omitempty"`
-		}{true, f.String()})
+		return err
 	}
+	return writeJSON(w, struct {
+		OK   bool   `json:"ok"`
+		Text string `json:"text,omitempty"`
+	}{true, f.String()})
 }

@@ -52,10 +52,10 @@ func stats(from []*trace.Stat) []stat {
 	return list
 }
 
-func (s *Server) serveTools(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveTools(w http.ResponseWriter, r *http.Request) error {
 	var t toolStats
 	s.hub.Read(func(m *trace.Model) { t = newToolStats(m) })
-	writeJSON(w, t)
+	return writeJSON(w, t)
 }
 
 // maxBars limits the bars of a histogram.

@@ -96,27 +96,18 @@ func (vs *views) evicted() (n uint64) {
 }
 
 // pictured calls f with the rows that match the filter of a request, the number of evicted ones,
-// and the model locked. It writes the response itself if that fails.
-func (vs *views) pictured(w http.ResponseWriter, r *http.Request, f func(m *trace.Model, rows []*trace.Row, evicted int)) bool {
+// and the model locked.
+func (vs *views) pictured(r *http.Request, f func(m *trace.Model, rows []*trace.Row, evicted int)) error {
 	parsed, err := parseFilter(r)
 	if err != nil {
-		writeErrorOf(w, http.StatusBadRequest, err)
-		return false
-	}
-	if err := vs.withRows(r.Context(), parsed, f); err != nil {
-		writeErrorOf(w, http.StatusServiceUnavailable, err)
-		return false
-	}
-	return true
-}
-
-func (vs *views) withRows(ctx context.Context, f *filter.Filter, use func(m *trace.Model, rows []*trace.Row, evicted int)) error {
-	v := vs.of(f)
-	defer v.close()
-	if err := v.waitSearch(ctx); err != nil {
 		return err
 	}
-	v.hub.Read(func(m *trace.Model) { use(m, v.rows(m), v.evicted(m)) })
+	v := vs.of(parsed)
+	defer v.close()
+	if err := v.waitSearch(r.Context()); err != nil {
+		return err
+	}
+	v.hub.Read(func(m *trace.Model) { f(m, v.rows(m), v.evicted(m)) })
 	return nil
 }
 
@@ -133,15 +124,15 @@ type rowRef struct {
 	name string
 }
 
-// row returns a copy of a row, and whether the row exists.
-func (vs *views) row(seq uint64) (p rowRef, ok bool) {
-	h := vs.hubOf(seq)
-	h.Read(func(m *trace.Model) {
+// row returns a copy of a row.
+func (vs *views) row(seq uint64) (p rowRef, err error) {
+	err = fail(http.StatusNotFound, "row not found: it was removed for newer ones, or the capture was closed")
+	vs.hubOf(seq).Read(func(m *trace.Model) {
 		if r := m.RowOf(seq); r != nil {
-			p, ok = newRowRef(r), true
+			p, err = newRowRef(r), nil
 		}
 	})
-	return p, ok
+	return p, err
 }
 
 // newRowRef copies the needed parts of a row. The caller must hold the lock of the model.
@@ -151,22 +142,14 @@ func newRowRef(r *trace.Row) rowRef {
 	}
 }
 
-// pathRow is like row for the row in the path of a request. It writes the error
-// response itself.
-func (vs *views) pathRow(w http.ResponseWriter, r *http.Request) (rowRef, bool) {
+// pathRow is like row for the row in the path of a request.
+func (vs *views) pathRow(r *http.Request) (rowRef, error) {
 	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
 	if err != nil {
-		writeError(w, http.StatusNotFound, "the row must be a number")
-		return rowRef{}, false
+		return rowRef{}, fail(http.StatusNotFound, "the row must be a number")
 	}
-	p, ok := vs.row(seq)
-	if !ok {
-		writeError(w, http.StatusNotFound, rowGone)
-	}
-	return p, ok
+	return vs.row(seq)
 }
-
-const rowGone = "row not found: it was removed for newer ones, or the capture was closed"
 
 // A view selects the rows for a page: all, or the rows of the timeline that match a filter and the
 // rows inside them.
@@ -288,7 +271,7 @@ func (v *view) waitSearch(ctx context.Context) error {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
-			return fmt.Errorf("web: %w", context.Cause(ctx))
+			return failure{http.StatusServiceUnavailable, fmt.Errorf("web: %w", context.Cause(ctx))}
 		}
 	}
 }
