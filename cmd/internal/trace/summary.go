@@ -97,63 +97,37 @@ func taskSummary(t *Task) string {
 	return s
 }
 
-// methodVerb returns the verb for a method, or "".
-func methodVerb(method string) string {
-	switch method {
-	case mcp.MethodInitialize:
-		return "offered"
-	case mcp.MethodPing:
-		return "pinged"
-	case mcp.MethodSetLevel:
-		return "set the log level to"
-	case mcp.MethodDiscover:
-		return "discovered the server"
-	case mcp.MethodSubscriptionsListen:
-		return "subscribed to changes"
-	case mcp.MethodToolsList:
-		return "listed tools"
-	case mcp.MethodToolsCall:
-		return "called"
-	case mcp.MethodResourcesList:
-		return "listed resources"
-	case mcp.MethodResourceTemplatesList:
-		return "listed resource templates"
-	case mcp.MethodResourcesRead:
-		return "read"
-	case mcp.MethodResourcesSubscribe:
-		return "subscribed to"
-	case mcp.MethodResourcesUnsubscribe:
-		return "unsubscribed from"
-	case mcp.MethodPromptsList:
-		return "listed prompts"
-	case mcp.MethodPromptsGet:
-		return "got prompt"
-	case mcp.MethodComplete:
-		return "completed for"
-	case mcp.MethodTasksGet:
-		return "polled task"
-	case mcp.MethodTasksResult:
-		return "requested the result of task"
-	case mcp.MethodTasksList:
-		return "listed tasks"
-	case mcp.MethodTasksCancel:
-		return "cancelled task"
-	case mcp.MethodTasksUpdate:
-		return "updated task"
-	case mcp.MethodElicit:
-		return "requested input:"
-	case mcp.MethodCreateMessage:
-		return "requested sampling"
-	case mcp.MethodRootsList:
-		return "requested roots"
-	}
-	return ""
+// methodVerbs has the verbs of methods.
+var methodVerbs = map[string]string{
+	mcp.MethodInitialize:            "offered",
+	mcp.MethodPing:                  "pinged",
+	mcp.MethodSetLevel:              "set the log level to",
+	mcp.MethodDiscover:              "discovered the server",
+	mcp.MethodSubscriptionsListen:   "subscribed to changes",
+	mcp.MethodToolsList:             "listed tools",
+	mcp.MethodToolsCall:             "called",
+	mcp.MethodResourcesList:         "listed resources",
+	mcp.MethodResourceTemplatesList: "listed resource templates",
+	mcp.MethodResourcesRead:         "read",
+	mcp.MethodResourcesSubscribe:    "subscribed to",
+	mcp.MethodResourcesUnsubscribe:  "unsubscribed from",
+	mcp.MethodPromptsList:           "listed prompts",
+	mcp.MethodPromptsGet:            "got prompt",
+	mcp.MethodComplete:              "completed for",
+	mcp.MethodTasksGet:              "polled task",
+	mcp.MethodTasksResult:           "requested the result of task",
+	mcp.MethodTasksList:             "listed tasks",
+	mcp.MethodTasksCancel:           "cancelled task",
+	mcp.MethodTasksUpdate:           "updated task",
+	mcp.MethodElicit:                "requested input:",
+	mcp.MethodCreateMessage:         "requested sampling",
+	mcp.MethodRootsList:             "requested roots",
 }
 
 // requestText describes the request.
 func requestText(r *Row) string {
 	target := Escape(r.Target)
-	verb := methodVerb(r.Method)
+	verb := methodVerbs[r.Method]
 	if verb == "" {
 		verb = "sent " + Escape(r.Method)
 	}
