@@ -1,6 +1,9 @@
 package mcp
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Revision is a dated version of the protocol. Later revisions are greater. In this
 // module only internal/era compares them; other code asks for a feature.
@@ -45,12 +48,8 @@ func (r Revision) is(one Revision) bool      { return r == RevisionNone || r == 
 
 // ParseRevision parses a date from the wire. ok is false for unknown dates.
 func ParseRevision(date string) (r Revision, ok bool) {
-	for i := 1; i < len(revisionNames); i++ {
-		if revisionNames[i] == date {
-			return Revision(i), true
-		}
-	}
-	return RevisionNone, false
+	i := slices.Index(revisionNames[1:], date) + 1
+	return Revision(i), i > 0
 }
 
 // Revisions returns all revisions, the oldest first. The caller owns the slice.

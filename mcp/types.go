@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,12 +35,8 @@ func (l LoggingLevel) String() string {
 
 // ParseLoggingLevel parses a name from the wire.
 func ParseLoggingLevel(name string) (l LoggingLevel, ok bool) {
-	for i := 1; i < len(levelNames); i++ {
-		if levelNames[i] == name {
-			return LoggingLevel(i), true
-		}
-	}
-	return LevelNone, false
+	i := slices.Index(levelNames[1:], name) + 1
+	return LoggingLevel(i), i > 0
 }
 
 // MarshalText implements [encoding.TextMarshaler].

@@ -173,19 +173,18 @@ func (e *encoder) integer(n *node, a address) {
 	at := len(e.dst)
 	v := a.getInt(n.size)
 	e.dst = strconv.AppendInt(e.dst, v, 10)
-	if v < n.lo || v > n.hi {
-		e.fail(at, n.outOfRange(e.dst[at:], false))
-	}
-	if n.num != nil || n.enum != nil {
-		e.checkNumber(n, at)
-	}
+	e.checkInteger(n, at, v < n.lo || v > n.hi)
 }
 
 func (e *encoder) unsigned(n *node, a address) {
 	at := len(e.dst)
 	v := a.getUint(n.size)
 	e.dst = strconv.AppendUint(e.dst, v, 10)
-	if v < n.ulo || v > n.uhi {
+	e.checkInteger(n, at, v < n.ulo || v > n.uhi)
+}
+
+func (e *encoder) checkInteger(n *node, at int, outOfRange bool) {
+	if outOfRange {
 		e.fail(at, n.outOfRange(e.dst[at:], false))
 	}
 	if n.num != nil || n.enum != nil {

@@ -53,18 +53,7 @@ func (a address) load() (address, bool) {
 func (a address) store(target address) { *(*unsafe.Pointer)(a.p) = target.p }
 
 // setInt stores n in the signed integer of size bytes at a.
-func (a address) setInt(size uint8, n int64) {
-	switch size {
-	case 1:
-		*(*int8)(a.p) = int8(n)
-	case 2:
-		*(*int16)(a.p) = int16(n)
-	case 4:
-		*(*int32)(a.p) = int32(n)
-	default:
-		*(*int64)(a.p) = n
-	}
-}
+func (a address) setInt(size uint8, n int64) { a.setUint(size, uint64(n)) }
 
 // getInt loads the signed integer of size bytes at a.
 func (a address) getInt(size uint8) int64 {

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -191,20 +190,7 @@ func (cm *customMethod) call(c *Call, r *rpc.Request, dst []byte) ([]byte, error
 
 // withoutMeta returns the object without its member _meta.
 func withoutMeta(object []byte) []byte {
-	rest := make([]byte, 0, len(object))
-	rest = append(rest, '{')
-	members := jsonwire.ObjectMembers(object)
-	for members.Next() {
-		if members.KeyIs("_meta") {
-			continue
-		}
-		if len(rest) > 1 {
-			rest = append(rest, ',')
-		}
-		rest = append(jsonwire.AppendQuote(rest, members.KeyString()), ':')
-		rest = append(rest, members.Value()...)
-	}
-	return append(rest, '}')
+	return era.Rewrite(nil, object, era.Without("_meta"), nil)
 }
 
 // customMethods holds the custom methods and the notification handlers.

@@ -453,10 +453,7 @@ func (n *notifier) addUpdateLocked(set *map[string]struct{}, name string) {
 	if len(*set) >= maxPendingUpdates {
 		return
 	}
-	if *set == nil {
-		*set = make(map[string]struct{})
-	}
-	(*set)[name] = struct{}{}
+	sparse.Set(set, name, struct{}{})
 	n.startLocked()
 }
 

@@ -177,16 +177,7 @@ func compileSchema(text *json.RawMessage, engine schema.Engine) (*schema.Validat
 }
 
 func isObjectSchema(text []byte) bool {
-	if text[0] != '{' {
-		return false
-	}
-	members := jsonwire.ObjectMembers(text)
-	for members.Next() {
-		if members.KeyIs("type") {
-			return string(members.Value()) == `"object"`
-		}
-	}
-	return false
+	return string(jsonwire.Lookup(text, "type")) == `"object"`
 }
 
 func toolError(name string, err error) error { return registrationError(KindTool, name, err) }

@@ -97,7 +97,7 @@ func trimMeta(v []byte) []byte {
 	if !IsObject(v) {
 		return nil
 	}
-	v = Rewrite(nil, v, except(mcp.MetaProgressToken, mcp.MetaRelatedTask, mcp.MetaServerInfo, mcp.MetaSubscriptionID), nil)
+	v = Rewrite(nil, v, Without(mcp.MetaProgressToken, mcp.MetaRelatedTask, mcp.MetaServerInfo, mcp.MetaSubscriptionID), nil)
 	if string(v) == "{}" {
 		return nil
 	}
@@ -217,9 +217,9 @@ func DeclaredByClient(caps []byte, f *Features) []byte {
 		case m.KeyIs("elicitation") && !f.Elicitation:
 			return nil
 		case m.KeyIs("elicitation") && IsObject(v) && !f.URLElicitation: // forms have no name
-			return Rewrite(nil, v, except("form", "url"), nil)
+			return Rewrite(nil, v, Without("form", "url"), nil)
 		case m.KeyIs("sampling") && IsObject(v) && !f.SamplingTools:
-			return Rewrite(nil, v, except("tools", "context"), nil)
+			return Rewrite(nil, v, Without("tools", "context"), nil)
 		}
 		return v
 	}, nil)
@@ -241,7 +241,7 @@ func ConvertClientCapabilities(dst, caps []byte, to *Features, tasks bool) []byt
 			return nil
 		// The modern era has no notification for changed roots.
 		case m.KeyIs("roots") && IsObject(v):
-			return Rewrite(nil, v, except("listChanged"), nil)
+			return Rewrite(nil, v, Without("listChanged"), nil)
 		case m.KeyIs("elicitation") && !to.Elicitation:
 			return nil
 		case m.KeyIs("extensions") && IsObject(v):
@@ -291,7 +291,7 @@ func ImpliedCapabilities(caps []byte, f *Features) []byte {
 	if f.Completions || Lookup(caps, "completions") != nil || Lookup(caps, "prompts") == nil && Lookup(caps, "resources") == nil {
 		return caps
 	}
-	return Rewrite(nil, caps, except("completions"), []byte(`"completions":{}`))
+	return Rewrite(nil, caps, Without("completions"), []byte(`"completions":{}`))
 }
 
 // convertExtensions adds or removes the tasks extension. It returns nil if no extension is left.
@@ -300,15 +300,15 @@ func convertExtensions(v []byte, tasks bool) []byte {
 	if tasks {
 		added = []byte(`"` + mcp.ExtensionTasks + `":{}`)
 	}
-	v = Rewrite(nil, v, except(mcp.ExtensionTasks), added)
+	v = Rewrite(nil, v, Without(mcp.ExtensionTasks), added)
 	if string(v) == "{}" {
 		return nil
 	}
 	return v
 }
 
-// except returns a function for Rewrite that removes members.
-func except(names ...string) func(m *jsonwire.Members) []byte {
+// Without returns a function for Rewrite that removes members.
+func Without(names ...string) func(m *jsonwire.Members) []byte {
 	return func(m *jsonwire.Members) []byte {
 		for _, name := range names {
 			if m.KeyIs(name) {
@@ -367,7 +367,7 @@ func ResultToModern(dst, result []byte, method string, serverInfo []byte, hints 
 		case m.KeyIs("_meta") && IsObject(v) && !hasMeta:
 			hasMeta = true
 			if !named && Lookup(v, mcp.MetaServerInfo) == nil {
-				return Rewrite(nil, v, except(mcp.MetaServerInfo), identity)
+				return Rewrite(nil, v, Without(mcp.MetaServerInfo), identity)
 			}
 		}
 		return v
@@ -400,7 +400,7 @@ func ResultToLegacy(dst, result []byte, method string, to *Features) []byte {
 		case m.KeyIs("resultType"), cacheable && (m.KeyIs("ttlMs") || m.KeyIs("cacheScope")):
 			return nil
 		case m.KeyIs("_meta") && IsObject(v):
-			if v = Rewrite(nil, v, except(mcp.MetaServerInfo), nil); string(v) == "{}" {
+			if v = Rewrite(nil, v, Without(mcp.MetaServerInfo), nil); string(v) == "{}" {
 				return nil
 			}
 		case method == mcp.MethodToolsCall && m.KeyIs("structuredContent") && !to.AllowsStructured(v):
@@ -425,7 +425,7 @@ func toolToLegacy(tool []byte, to *Features) []byte {
 	if schema == nil || to.Structured && IsObject(schema) && LookupString(schema, "type") == "object" {
 		return tool
 	}
-	return Rewrite(nil, tool, except("outputSchema"), nil)
+	return Rewrite(nil, tool, Without("outputSchema"), nil)
 }
 
 // convertBlockIn converts a content block that is a member of an object.
@@ -503,7 +503,7 @@ func convertTask(dst, task []byte, status mcp.TaskStatus, ttlFrom, ttlTo, pollFr
 	if len(added) > 0 {
 		more = append(append(more, ','), added...)
 	}
-	drop := except(ttlFrom, pollFrom, ttlTo, pollTo, "resultType", "inputRequests", "result", "error")
+	drop := Without(ttlFrom, pollFrom, ttlTo, pollTo, "resultType", "inputRequests", "result", "error")
 	return Rewrite(dst, task, func(m *jsonwire.Members) []byte {
 		switch {
 		case m.KeyIs("status") && status != "":

@@ -336,12 +336,7 @@ func discoverFor(first []byte) []byte {
 	if !jsonedit.Locate(first, "params", "_meta", mcp.MetaProtocolVersion).Found() {
 		return discoverRequest()
 	}
-	params := era.Rewrite([]byte(`{"_meta":`), at.Of(first), func(m *jsonwire.Members) []byte {
-		if m.KeyIs(mcp.MetaProgressToken) || m.KeyIs(mcp.MetaLogLevel) {
-			return nil
-		}
-		return m.Value()
-	}, nil)
+	params := era.Rewrite([]byte(`{"_meta":`), at.Of(first), era.Without(mcp.MetaProgressToken, mcp.MetaLogLevel), nil)
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-discover"), mcp.MethodDiscover, append(params, '}'))
 }
 

@@ -752,12 +752,7 @@ func (p *passthrough) giveUpLocked(c *call) bool {
 		if jsonwire.Lookup(meta, mcp.MetaClientCapabilities, "extensions", mcp.ExtensionTasks) == nil {
 			return true
 		}
-		own = era.Rewrite(nil, meta, func(m *jsonwire.Members) []byte {
-			if m.KeyIs(mcp.MetaProgressToken) {
-				return nil
-			}
-			return m.Value()
-		}, nil)
+		own = era.Rewrite(nil, meta, era.Without(mcp.MetaProgressToken), nil)
 	}
 	p.upstream.abandoned.add(c.serverID, own)
 	return true

@@ -49,12 +49,7 @@ func shareKey(cl *client, clientEra, serverEra Era, o clientMessage) string {
 	case clientEra == EraModern:
 		return key + translate.ClientKey(o.frame)
 	}
-	params := era.Rewrite(nil, o.m.Params, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") {
-			return nil
-		}
-		return m.Value()
-	}, nil)
+	params := era.Rewrite(nil, o.m.Params, era.Without("_meta"), nil)
 	sum := sha256.Sum256(jsonwire.AppendCompact(nil, params))
 	return key + hex.EncodeToString(sum[:16])
 }

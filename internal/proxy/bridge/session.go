@@ -136,12 +136,7 @@ func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
 	if !jsonedit.Locate(frame, "params", "capabilities", "tasks").Found() {
 		return frame
 	}
-	return jsonedit.Splice(frame, at, era.Rewrite(nil, at.Of(frame), func(m *jsonwire.Members) []byte {
-		if m.KeyIs("tasks") {
-			return nil
-		}
-		return m.Value()
-	}, nil))
+	return jsonedit.Splice(frame, at, era.Rewrite(nil, at.Of(frame), era.Without("tasks"), nil))
 }
 
 // initialize answers a client's initialize request. The first client makes the handshake with the

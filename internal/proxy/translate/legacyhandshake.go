@@ -188,14 +188,8 @@ func (h *legacyHandshake) requestMeta(own []byte, tasks bool, more []byte) []byt
 	if more != nil {
 		added = append(append(added, ','), more...)
 	}
-	return era.Rewrite(nil, own, func(m *jsonwire.Members) []byte {
-		for _, name := range []string{mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken} {
-			if m.KeyIs(name) {
-				return nil
-			}
-		}
-		return m.Value()
-	}, added)
+	drop := era.Without(mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel, mcp.MetaProgressToken)
+	return era.Rewrite(nil, own, drop, added)
 }
 
 // setLevel takes the level of logging/setLevel. It returns the rule too.

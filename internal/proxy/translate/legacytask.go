@@ -80,12 +80,7 @@ func allowTasks(result []byte) []byte {
 			if !era.IsObject(tool) {
 				return tool
 			}
-			return era.Rewrite(nil, tool, func(m *jsonwire.Members) []byte {
-				if m.KeyIs("execution") {
-					return nil
-				}
-				return m.Value()
-			}, []byte(`"execution":{"taskSupport":"optional"}`))
+			return era.Rewrite(nil, tool, era.Without("execution"), []byte(`"execution":{"taskSupport":"optional"}`))
 		})
 	}, nil)
 }

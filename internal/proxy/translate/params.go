@@ -33,14 +33,7 @@ func withMember(obj, member []byte) []byte {
 
 // withoutMembers removes members from an object. It returns nil if the result is empty.
 func withoutMembers(obj []byte, names ...string) []byte {
-	obj = era.Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
-		for _, name := range names {
-			if m.KeyIs(name) {
-				return nil
-			}
-		}
-		return m.Value()
-	}, nil)
+	obj = era.Rewrite(nil, obj, era.Without(names...), nil)
 	if string(obj) == "{}" {
 		return nil
 	}
@@ -96,12 +89,7 @@ func withRelatedTask(result []byte, id string) []byte {
 			return v
 		}
 		done = true
-		return era.Rewrite(nil, v, func(m *jsonwire.Members) []byte {
-			if m.KeyIs(mcp.MetaRelatedTask) {
-				return nil
-			}
-			return m.Value()
-		}, related)
+		return era.Rewrite(nil, v, era.Without(mcp.MetaRelatedTask), related)
 	}, nil)
 	if !done {
 		result = era.Rewrite(nil, result, nil, append(append([]byte(`"_meta":{`), related...), '}'))
