@@ -62,9 +62,10 @@ type streamClient struct {
 	// answered has an element after a response.
 	answered chan struct{}
 
-	mu sync.Mutex
+	// writing is held during a write, which lasts while the client does not read.
+	writing sync.Mutex
 	// writeErr is the first write error.
-	writeErr error
+	writeErr atomic.Pointer[error]
 }
 
 func (s *streamClient) serve(ctx context.Context) error {
@@ -112,9 +113,10 @@ func (s *streamClient) serve(ctx context.Context) error {
 
 // writeError returns the first error of a write, or nil.
 func (s *streamClient) writeError() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writeErr
+	if err := s.writeErr.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // whyEnded returns the reason why the context of the client has ended.
@@ -189,14 +191,17 @@ type streamSender struct{ *streamClient }
 // Send implements rpc.Sender.
 func (s streamSender) Send(message []byte) error {
 	sc := s.streamClient
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	if sc.writeErr == nil {
-		if sc.writeErr = sc.f.WriteFrame(jsonwire.OneLine(message)); sc.writeErr != nil {
-			sc.client.cancel() // the client is gone
-		}
+	sc.writing.Lock()
+	defer sc.writing.Unlock()
+	if err := sc.writeError(); err != nil {
+		return err
 	}
-	return sc.writeErr
+	err := sc.f.WriteFrame(jsonwire.OneLine(message))
+	if err != nil {
+		sc.writeErr.Store(&err)
+		sc.client.cancel() // the client is gone
+	}
+	return err
 }
 
 // acceptBackoff is the pause after a failed Accept.

@@ -148,6 +148,58 @@ func TestServeErrors(t *testing.T) {
 	}
 }
 
+// TestServeUnread checks that Serve ends soon after the bridge ended a client that does not read.
+func TestServeUnread(t *testing.T) {
+	closeBridge := func(b *Bridge, _ *endableConn, _ *pipe) { b.Close() }
+	for _, tt := range []struct {
+		name   string
+		shared bool
+		end    func(b *Bridge, in *endableConn, srv *pipe)
+	}{
+		{"bridge closed", false, closeBridge},
+		{"bridge closed, shared", true, closeBridge},
+		{"bridge closed while draining, shared", true, func(b *Bridge, in *endableConn, _ *pipe) {
+			close(in.end)
+			synctest.Wait()
+			b.Close()
+		}},
+		{"outbox full", true, func(_ *Bridge, _ *endableConn, srv *pipe) {
+			for range 2 {
+				srv.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"` + strings.Repeat("x", maxOutbox) + `"}}`)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				b := f.bridge(with(legacy, func(o *Options) { o.Shared = tt.shared }))
+				ours, theirs := net.Pipe()
+				in := &endableConn{Conn: theirs, end: make(chan struct{})}
+				done := make(chan error, 1)
+				go func() { done <- b.Serve(t.Context(), jsonrpc.NewFramer(in, nil)) }()
+				p := newPipe(t, ours)
+				p.send(initialize)
+				srv := f.next()
+				srv.send(resultFor(srv.request(`"initialize"`), `{"protocolVersion":"2025-11-25","capabilities":{}}`))
+				p.reads(`"result"`)
+				p.send(initialized)
+				srv.reads("initialized")
+				if tt.shared { // without an outbox, the error for the request waits for the client too
+					p.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+					srv.reads("tools/list")
+				}
+				srv.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"unread"}}`)
+				synctest.Wait() // the bridge writes the notification
+				began := time.Now()
+				tt.end(b, in, srv)
+				if err := <-done; err != ErrClosed || time.Since(began) > closeTimeout {
+					t.Errorf("got %v after %v, want %v after %v at most", err, time.Since(began), ErrClosed, closeTimeout)
+				}
+			})
+		})
+	}
+}
+
 // TestServeFull checks that the error of a client above the limit names the limit, and differs from
 // the error of a closed bridge.
 func TestServeFull(t *testing.T) {
