@@ -366,7 +366,6 @@ func (u *upstream) connectionEnded(err error) {
 
 // disconnected ends what the last connection had begun. err is the reason that clients may see.
 func (u *upstream) disconnected(err error, unsent []queuedMessage) {
-	u.resume.Disconnected()
 	// The answers may cause a new codec. Its messages are for the next connection.
 	informCodecs := u.router.disconnected(err, unsent)
 	u.own.answerAll(ownAnswer{err: err})

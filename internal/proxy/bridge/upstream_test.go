@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,6 +128,87 @@ func TestCallsWaitForRestart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestChangesWaitForRestart checks that requests that change the session, and wait for a restart of
+// the server, take effect at the restart after it too.
+func TestChangesWaitForRestart(t *testing.T) {
+	request := func(method, params string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":%q,"params":%s}`, method, params)
+	}
+	subscribe, unsubscribe := request("resources/subscribe", `{"uri":"a:b"}`), request("resources/unsubscribe", `{"uri":"a:b"}`)
+	for _, tt := range []struct {
+		name, before, request string
+		fails                 int // attempts of the first restart that fail
+		want                  []string
+	}{
+		{"subscribe, first attempt", "", subscribe, 0, []string{`"uri":"a:b"`}},
+		{"subscribe, second attempt", "", subscribe, 1, []string{`"uri":"a:b"`}},
+		{"subscribe, fourth attempt", "", subscribe, 3, []string{`"uri":"a:b"`}},
+		{"unsubscribe, second attempt", subscribe, unsubscribe, 1, nil},
+		{"log level, second attempt", subscribe, request("logging/setLevel", `{"level":"error"}`), 1, []string{`"level":"error"`, `"uri":"a:b"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				var fails atomic.Int32
+				f.fail = func() error {
+					if fails.Add(-1) >= 0 {
+						return errTest
+					}
+					return nil
+				}
+				client, _ := dialPipe(t, f.bridge(with(legacy, nil)))
+				client.send(initialize)
+				srv := f.next()
+				handshake(client, srv)
+				if tt.before != "" {
+					client.send(tt.before)
+					srv.wants(tt.before)
+					srv.send(resultFor("2", "{}"))
+					client.wants(resultFor("2", "{}"))
+				}
+				fails.Store(int32(tt.fails))
+				srv.f.Close()
+				synctest.Wait()
+				client.send(tt.request)
+				srv = f.next()
+				acceptRestart(srv)
+				if tt.before != "" {
+					srv.reads(`"uri":"a:b"`)
+				}
+				srv.wants(tt.request)
+				srv.send(resultFor("2", "{}"))
+				client.wants(resultFor("2", "{}"))
+				srv.f.Close()
+				srv = f.next()
+				acceptRestart(srv)
+				client.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+				for _, part := range append(tt.want, "ping") {
+					srv.reads(part)
+				}
+			})
+		})
+	}
+}
+
+// TestLostChange checks that a request that failed with the server has no effect at the restart.
+func TestLostChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		client, _ := dialPipe(t, f.bridge(with(legacy, nil)))
+		client.send(initialize)
+		srv := f.next()
+		handshake(client, srv)
+		client.send(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a:b"}}`)
+		srv.reads("resources/subscribe")
+		srv.f.Close()
+		client.reads(`"id":2,"error"`)
+		client.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+		srv = f.next()
+		acceptRestart(srv)
+		srv.reads("ping")
+	})
 }
 
 // slowConnect returns a connect function that waits for a call of release.
