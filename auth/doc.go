@@ -23,7 +23,8 @@
 //	http.ListenAndServe(address, guard.Handler(handler))
 //
 // A streamable.Handler takes the guard as an option instead, because a browser's
-// preflight requests have no token.
+// preflight requests have no token. Other paths of its server, such as metrics, are
+// protected by the handler's Protect, which also checks host and origin.
 //
 // [NewJWT] verifies signed tokens, [NewIntrospection] asks the issuer, [NewStatic] knows
 // fixed tokens, and [AnyOf] combines verifiers. [DPoPOptions] enable proofs of possession.

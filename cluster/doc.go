@@ -4,7 +4,7 @@
 // mcpwire/cluster/natscluster has one for NATS, and mcpwire/cluster/clustertest one for nodes in
 // one process. [Join] makes a process a [Node] of the cluster:
 //
-//	node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: "a"})
+//	node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: "a", Secrets: secrets})
 //	err = node.Share(ctx, "files", serverOptions, handlerOptions)
 //	srv, err := server.New("files", "1.0.0", serverOptions)
 //	h, err := streamable.NewHandler(srv, handlerOptions)

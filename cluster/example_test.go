@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log"
 
@@ -16,10 +17,12 @@ import (
 func ExampleJoin() {
 	ctx := context.Background()
 	backend := clustertest.NewMemory()
+	secret := make([]byte, 32) // in production from a file that all nodes have
+	rand.Read(secret)
 	var handlers []*streamable.Handler
 	var nodes []*cluster.Node
 	for _, name := range []string{"a", "b"} {
-		node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: name})
+		node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Name: name, Secrets: [][]byte{secret}})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -71,6 +71,8 @@ func (n *Node) Keys(ctx context.Context, name string, o *KeysOptions, replace fu
 	defaults.IfNotPositive(&k.opts.Keep, 25*time.Hour)
 	defaults.IfNotPositive(&k.opts.Spread, 30*time.Second)
 	switch {
+	case n.secrets == nil && !n.opts.InsecureKeys:
+		return fmt.Errorf("keys %s: the backend would store them as plain text: set NodeOptions.Secrets, or InsecureKeys if everyone with access to the backend may read them", name)
 	case k.opts.Rotate < 2*k.opts.Spread:
 		return fmt.Errorf("keys %s: Rotate is %v, and Spread %v: Rotate must be at least twice that", name, k.opts.Rotate, k.opts.Spread)
 	case k.opts.Keep/k.opts.Rotate > maxKeys-4:

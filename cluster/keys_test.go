@@ -12,6 +12,8 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/clustertest"
+	"mcpwire/server"
+	"mcpwire/streamable"
 )
 
 // A ring has the keys that Keys has set at one node.
@@ -178,6 +180,14 @@ func TestKeysFail(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "NodeOptions.Secrets") {
 				t.Errorf("%s: %v", what, err)
 			}
+		}
+		so, ho := new(server.Options), new(streamable.Options)
+		plain := join(t, clustertest.NewMemory(), &cluster.NodeOptions{})
+		if err := plain.Share(t.Context(), "site", so, ho); err == nil || !strings.Contains(err.Error(), "InsecureKeys") || so.StateKeys != nil || so.Bus != nil {
+			t.Errorf("Share without secrets: %v, %+v", err, so)
+		}
+		if _, err := plain.StateKeys(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "InsecureKeys") {
+			t.Errorf("StateKeys without secrets: %v", err)
 		}
 		both := append(secrets(2), secrets(1)...)
 		if err := join(t, shared, &cluster.NodeOptions{Secrets: both}).Keys(t.Context(), "state", nil, ok); err != nil {

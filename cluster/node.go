@@ -22,16 +22,19 @@ import (
 	"mcpwire/internal/base/wait"
 )
 
-// NodeOptions configure a [Node]. The zero value is ready to use.
+// NodeOptions configure a [Node]. Servers that share sessions need Secrets.
 type NodeOptions struct {
 	// Name is shown to people, in logs and in Members. Empty means the node's id.
 	Name string
 	// Tenant separates clusters that share a backend: nodes see only those of their tenant.
 	Tenant string
 	// Secrets encrypt keys in the backend. Each has at least 32 random bytes. The first one
-	// encrypts, all of them decrypt. All nodes need the same. Without them keys are stored as they
-	// are.
+	// encrypts, all of them decrypt. All nodes need the same. Without them [Node.Keys],
+	// [Node.StateKeys] and [Node.Share] fail, unless InsecureKeys is set.
 	Secrets [][]byte
+	// InsecureKeys stores keys as they are if Secrets is empty. Whoever can read the backend can
+	// then open the sessions and the states of all clients.
+	InsecureKeys bool
 	// OnAppend is called after each attempt to append an event to the backend, with its duration.
 	// It must return at once. Nil means no call.
 	OnAppend func(d time.Duration, err error)

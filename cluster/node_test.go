@@ -220,7 +220,7 @@ func (r *faultyRecords) Watch(ctx context.Context, prefix string) iter.Seq2[clus
 func join(t *testing.T, b cluster.Backend, o *cluster.NodeOptions) *cluster.Node {
 	t.Helper()
 	if o == nil {
-		o = &cluster.NodeOptions{}
+		o = &cluster.NodeOptions{InsecureKeys: true}
 	}
 	o.Logger = slog.New(slog.DiscardHandler)
 	n, err := cluster.Join(t.Context(), b, o)

@@ -13,13 +13,18 @@ import (
 // the options that are nil, of StateKeys, Bus, Tasks.Store, Input.UsedStates and Callers.Processes,
 // and of Sessions, Events and Nodes. Tasks stay off if so.Tasks is nil. endpoint is the name of the
 // handler's endpoint, in lower-case letters, digits and hyphens; another handler of this process
-// needs another one. Close the server and shut the handler down before the node leaves.
-func (n *Node) Share(ctx context.Context, endpoint string, so *server.Options, ho *streamable.Options) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("share the state of a server: %w", err)
-		}
-	}()
+// needs another one. Close the server and shut the handler down before the node leaves. If Share
+// fails, it has not changed the options.
+func (n *Node) Share(ctx context.Context, endpoint string, so *server.Options, ho *streamable.Options) error {
+	s, h := *so, *ho
+	if err := n.share(ctx, endpoint, &s, &h); err != nil {
+		return fmt.Errorf("share the state of a server: %w", err)
+	}
+	*so, *ho = s, h
+	return nil
+}
+
+func (n *Node) share(ctx context.Context, endpoint string, so *server.Options, ho *streamable.Options) (err error) {
 	if so.StateKeys == nil {
 		if so.StateKeys, err = n.StateKeys(ctx, nil); err != nil {
 			return err

@@ -2,7 +2,7 @@
 // that are there, or on ones that run inside the nodes.
 //
 //	backend, err := natscluster.Open(ctx, natscluster.Options{URL: "nats://nats:4222"})
-//	node, err := cluster.Join(ctx, backend, nil)
+//	node, err := cluster.Join(ctx, backend, &cluster.NodeOptions{Secrets: secrets})
 //
 // With [Options].Embed, three or five processes, the core nodes, each run a server. Two of three,
 // or three of five, must be there; while streams are created, at the first start and perhaps that

@@ -61,8 +61,11 @@ func (f *nodeFlags) serve(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	defer backend.Close()
+	if len(f.secrets) == 0 {
+		log.Warn("whoever can read what the nodes store can open all sessions: give all nodes the same secrets with --keys")
+	}
 	node, err = cluster.Join(ctx, backend, &cluster.NodeOptions{
-		Name: f.name, Secrets: f.secrets, OnAppend: m.recordAppend, Logger: log,
+		Name: f.name, Secrets: f.secrets, InsecureKeys: len(f.secrets) == 0, OnAppend: m.recordAppend, Logger: log,
 	})
 	if err != nil {
 		return err
