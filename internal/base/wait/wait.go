@@ -37,6 +37,14 @@ func Closed(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
+// Signal adds an element to c if there is room. It never blocks.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // Timeout calls wait, such as the Wait method of a WaitGroup, on another goroutine, and reports
 // whether it returned within d. The goroutine remains until wait returns.
 func Timeout(d time.Duration, wait func()) bool {

@@ -103,3 +103,14 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("least above most: %v", got)
 	}
 }
+
+func TestSignal(t *testing.T) {
+	c := make(chan struct{}, 1)
+	for range 3 {
+		Signal(c)
+	}
+	if len(c) != 1 {
+		t.Errorf("%d elements, want 1", len(c))
+	}
+	Signal(nil) // does not block
+}

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/base/sparse"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/rpc"
@@ -599,7 +600,7 @@ func (o *outbox) put(message []byte, from provenance) error {
 		o.sending = true
 		o.start()
 	}
-	signal(o.notify)
+	wait.Signal(o.notify)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/relay"
@@ -186,7 +187,7 @@ func (w *waiter) answer(response []byte) {
 	w.mu.Lock()
 	w.response, w.answered = response, true
 	w.mu.Unlock()
-	signal(w.notify)
+	wait.Signal(w.notify)
 }
 
 // answerOf returns the response, and reports if the request was answered.

@@ -80,7 +80,7 @@ func (q *sendQueue) push(it queuedMessage) (room <-chan struct{}, err error) {
 	it.queuedAt = time.Now()
 	q.waiting = append(q.waiting, it)
 	q.waitingBytes += len(it.frame)
-	signal(q.notify)
+	wait.Signal(q.notify)
 	return nil, nil
 }
 
@@ -115,7 +115,7 @@ func (q *sendQueue) pushUrgent(it queuedMessage) error {
 	}
 	q.urgent = append(q.urgent, it)
 	q.urgentBytes += len(it.frame)
-	signal(q.notify)
+	wait.Signal(q.notify)
 	return nil
 }
 
@@ -175,7 +175,7 @@ func (q *sendQueue) setPaused(on bool) {
 	q.mu.Lock()
 	q.paused = on
 	q.mu.Unlock()
-	signal(q.notify)
+	wait.Signal(q.notify)
 }
 
 // isPaused reports if messages are held back.
@@ -313,7 +313,7 @@ func (q *sendQueue) repeat(id jsonrpc.ID) {
 		q.waiting = append(q.waiting, *it)
 		q.waitingBytes += len(it.frame)
 	}
-	signal(q.notify)
+	wait.Signal(q.notify)
 }
 
 // takeResendLocked removes a request from resend and returns it, or nil.

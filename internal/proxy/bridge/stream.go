@@ -176,7 +176,7 @@ func (s *streamClient) handle(ctx context.Context, frame []byte, m *jsonrpc.Mess
 				s.batches.Store(r != mcp.RevisionNone && era.Of(r).Batches)
 			}
 			answer(response)
-			signal(s.answered)
+			wait.Signal(s.answered)
 		})
 	case jsonrpc.KindNotification:
 		s.client.notification(ctx, frame, m)

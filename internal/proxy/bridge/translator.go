@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/internal/base/sparse"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/translate"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -271,7 +272,7 @@ func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 		c.startTimer(t)
 	}
 	t.mu.Unlock()
-	signal(t.upstream.queue.notify) // the machine may wait for a connection
+	wait.Signal(t.upstream.queue.notify) // the machine may wait for a connection
 }
 
 func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, event uint64) {

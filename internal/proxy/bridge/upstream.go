@@ -254,13 +254,6 @@ func (u *upstream) logDropped(err error) {
 	u.b.opts.Logger.Log(u.ctx, level, "a message to the server was dropped", "server", u.b.opts.Name, "error", err)
 }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // close ends the connection after queued messages are sent, or after a second. It does not wait.
 func (u *upstream) close() {
 	u.mu.Lock()
@@ -274,7 +267,7 @@ func (u *upstream) close() {
 		return
 	}
 	u.closeTimer = time.AfterFunc(closeTimeout, u.cancel)
-	signal(u.queue.notify)
+	wait.Signal(u.queue.notify)
 }
 
 // finished reports if the upstream was closed. It then ends the upstream, because nothing is

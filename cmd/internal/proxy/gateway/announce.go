@@ -81,7 +81,7 @@ func (a *announcer) isWatched() bool {
 }
 
 // changed says that a catalog or the configuration has changed.
-func (a *announcer) changed() { signal(a.notify) }
+func (a *announcer) changed() { wait.Signal(a.notify) }
 
 // run notifies the watchers of changes, at most once in announcePause.
 func (a *announcer) run() {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -105,7 +106,7 @@ func (c *streamClient) serve() error {
 	c.mu.Lock()
 	c.finished = true
 	c.mu.Unlock()
-	signal(c.notify)
+	wait.Signal(c.notify)
 	// A client that does not read gets no more.
 	timer := time.AfterFunc(time.Second, func() { c.f.Close() })
 	<-written
@@ -127,14 +128,6 @@ func (c *streamClient) serve() error {
 		return &jsonrpc.DrainError{Requests: cut, After: c.g.state.Load().opts.DrainTimeout}
 	}
 	return err
-}
-
-// signal adds an element to c if there is room.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // drain ends the subscriptions and waits for the pending requests. It returns how many are late.
@@ -173,7 +166,7 @@ func (c *streamClient) Send(message []byte) error {
 	}
 	c.unsent = append(c.unsent, append(make([]byte, 0, len(message)), message...))
 	c.bytes += len(message)
-	signal(c.notify)
+	wait.Signal(c.notify)
 	return nil
 }
 
@@ -278,7 +271,7 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 			}
 		}
 		answer(response)
-		signal(c.idle)
+		wait.Signal(c.idle)
 	}
 	switch string(m.Method) {
 	case mcp.MethodInitialize, mcp.MethodSetLevel:

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -116,7 +117,7 @@ func (p *statelessPeer) listen(ctx context.Context, o *bridge.Origin, frame []by
 }
 
 // end ends the subscription with a result.
-func (sub *subscription) end() { signal(sub.ended) }
+func (sub *subscription) end() { wait.Signal(sub.ended) }
 
 // appendMeta appends the member _meta with the id of the subscription.
 func (sub *subscription) appendMeta(dst []byte) []byte {

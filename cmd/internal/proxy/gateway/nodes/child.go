@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
 )
@@ -98,10 +99,7 @@ func (c *Children) start(conf *config, key string, lease *cluster.Lease) (*child
 		return nil, err
 	}
 	ch.linger = time.AfterFunc(lingerTime, func() {
-		select {
-		case ch.unused <- struct{}{}:
-		default:
-		}
+		wait.Signal(ch.unused)
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()

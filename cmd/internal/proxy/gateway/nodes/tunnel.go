@@ -193,12 +193,7 @@ func (t *tunnel) abort() {
 	t.closeLocked()
 }
 
-func (t *tunnel) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+func (t *tunnel) signal() { wait.Signal(t.wake) }
 
 // A chunkReply is the reply to a chunk.
 type chunkReply byte

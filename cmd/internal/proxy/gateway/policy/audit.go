@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
@@ -125,10 +126,7 @@ func (a *Audit) Record(r *gateway.CallRecord) {
 	}
 	a.lines = append(a.lines, line...)
 	a.calls++
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	wait.Signal(a.wake)
 }
 
 // Lost returns the number of lines that were lost since the start.

@@ -275,10 +275,7 @@ func (p *Pins) Decide(upstream, catalog string, kind gateway.Kind, name string, 
 func (p *Pins) setLocked(to *pin) {
 	p.pins[to.key()] = to
 	p.dirty[to.key()] = true
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wait.Signal(p.wake)
 }
 
 // Reread reads the file again if another process has replaced it, such as AcceptPins, and reports

@@ -109,12 +109,7 @@ func (t *Tracer) Close(ctx context.Context) {
 	t.http.CloseIdleConnections()
 }
 
-func (t *Tracer) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
-}
+func (t *Tracer) signal() { wait.Signal(t.wake) }
 
 // add queues a span, or drops it if the queue is full.
 func (t *Tracer) add(s *otlp.Span) {
