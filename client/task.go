@@ -281,7 +281,7 @@ func parseTask(text []byte) (s TaskState, ok bool) {
 		return time.Duration(min(max(ms, 0), int64(maxTTL/time.Millisecond))) * time.Millisecond, ok && ms >= 0
 	}
 	stamp := func(text []byte) time.Time {
-		at, _ := time.Parse(time.RFC3339, jsonwire.Text(text)) // zero if malformed: it is for people
+		at, _ := time.Parse(time.RFC3339, jsonwire.Text(text)) // zero if malformed: for people
 		return at
 	}
 	members := jsonwire.ObjectMembers(text)
