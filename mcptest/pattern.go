@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 )
@@ -68,7 +69,7 @@ func (m *match) sameScalar(want, got value) bool {
 		}
 		return literal(want.text) == got.text
 	case '0':
-		return sameNumber(string(want.raw), string(got.raw))
+		return decimal.Parse(want.raw).Compare(decimal.Parse(got.raw)) == 0
 	}
 	return true
 }
@@ -424,44 +425,3 @@ func (v value) duplicate() (name string, ok bool) {
 
 // String returns the value's text without white space.
 func (v value) String() string { return string(jsonwire.AppendCompact(nil, v.raw)) }
-
-// sameNumber reports whether two JSON numbers have exactly the same value.
-func sameNumber(a, b string) bool {
-	if a == b {
-		return true
-	}
-	x, ok := parseDecimal(a)
-	y, ok2 := parseDecimal(b)
-	return ok && ok2 && x == y
-}
-
-// A decimal is digits × 10^exponent. digits has no leading or trailing zeros, so equal numbers are
-// equal decimals.
-type decimal struct {
-	negative bool
-	digits   string
-	exponent int64
-}
-
-// parseDecimal parses a JSON number. ok is false if the exponent does not fit in 32 bits.
-func parseDecimal(number string) (d decimal, ok bool) {
-	number, d.negative = strings.CutPrefix(number, "-")
-	mantissa, exponent := number, ""
-	if i := strings.IndexAny(number, "eE"); i >= 0 {
-		mantissa, exponent = number[:i], number[i+1:]
-		e, err := strconv.ParseInt(exponent, 10, 32)
-		if err != nil {
-			return d, false
-		}
-		d.exponent = e
-	}
-	whole, fraction, _ := strings.Cut(mantissa, ".")
-	digits := whole + fraction
-	d.exponent -= int64(len(fraction))
-	d.digits = strings.TrimRight(digits, "0")
-	d.exponent += int64(len(digits) - len(d.digits))
-	if d.digits = strings.TrimLeft(d.digits, "0"); d.digits == "" {
-		return decimal{}, true
-	}
-	return d, true
-}

@@ -27,7 +27,8 @@ func TestMatch(t *testing.T) {
 		{"large numbers", `[9007199254740993,1e400]`, `[9007199254740992,1e401]`, []string{
 			"[0]: got 9007199254740992, want 9007199254740993", "[1]: got 1e401, want 1e400"}},
 		{"an absurd exponent", `1e9999999999`, `1e9999999999`, nil},
-		{"two absurd exponents", `1e9999999999`, `10e9999999998`, []string{"the message: got 10e9999999998, want 1e9999999999"}},
+		{"two absurd exponents", `1e9999999999`, `10e9999999998`, nil},
+		{"different absurd exponents", `1e9999999999`, `1e9999999998`, []string{"the message: got 1e9999999998, want 1e9999999999"}},
 		{"sign", `-1`, `1`, []string{"the message: got 1, want -1"}},
 		{"kinds", `{"id":1,"b":true,"n":null}`, `{"id":"1","b":false,"n":0}`, []string{
 			`id: got "1", want 1`, "b: got false, want true", "n: got 0, want null"}},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -340,8 +341,8 @@ func (k *keywords) text(name string, raw []byte) (string, error) {
 // size returns the value of a keyword that counts something.
 func (k *keywords) size(name string, raw []byte) (int, error) {
 	if typeOf(raw[0]) == typeFloat {
-		if d := parseDecimal(raw); d.isInteger() && !d.neg {
-			if n, ok := d.uint64(); ok && n <= math.MaxInt32 {
+		if d := decimal.Parse(raw); d.IsInteger() && !d.Neg {
+			if n, ok := d.Uint64(); ok && n <= math.MaxInt32 {
 				return int(n), nil
 			}
 			return math.MaxInt32, nil // nothing in memory is longer
@@ -440,6 +441,9 @@ func (k *keywords) types(raw []byte) error {
 	return nil
 }
 
+// maxDivisorDigits bounds the digits of a multipleOf.
+const maxDivisorDigits = 1000
+
 func (k *keywords) number(name string, raw []byte) error {
 	if typeOf(raw[0]) != typeFloat {
 		return k.invalid(name, "a number", raw)
@@ -451,11 +455,11 @@ func (k *keywords) number(name string, raw []byte) error {
 		k.s.num.addBound(name, string(raw))
 		return nil
 	}
-	d := parseDecimal(raw)
-	if d.sign() <= 0 {
+	d := decimal.Parse(raw)
+	if d.Sign() <= 0 {
 		return k.invalid(name, "a number greater than 0", raw)
 	}
-	if d.size() > maxDivisorDigits {
+	if d.Size() > maxDivisorDigits {
 		return invalid(k.loc, name, "more than %d digits", maxDivisorDigits)
 	}
 	k.s.num.setMultiple(string(raw))

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -91,9 +92,9 @@ func (n *node) constrainNumber(it tagItem) error {
 		rule = *n.num
 		rule.bounds = rule.bounds[:len(rule.bounds):len(rule.bounds)]
 	}
-	d := parseDecimal(number)
+	d := decimal.Parse(number)
 	if it.key == "multipleOf" {
-		if d.sign() <= 0 {
+		if d.Sign() <= 0 {
 			return fmt.Errorf("wants a number greater than 0, got %s", it.value)
 		}
 		rule.setMultiple(it.value)
@@ -125,7 +126,7 @@ func isNumber(text []byte) bool {
 }
 
 // checkBound refuses bounds outside the Go type.
-func (n *node) checkBound(d decimal, text string) error {
+func (n *node) checkBound(d decimal.Decimal, text string) error {
 	var lo, hi string
 	switch n.dec {
 	case opInt:
@@ -139,7 +140,7 @@ func (n *node) checkBound(d decimal, text string) error {
 	default:
 		return nil
 	}
-	if d.compare(parseDecimal([]byte(lo))) < 0 || d.compare(parseDecimal([]byte(hi))) > 0 {
+	if d.Compare(decimal.Parse([]byte(lo))) < 0 || d.Compare(decimal.Parse([]byte(hi))) > 0 {
 		return fmt.Errorf("%s is outside the range of %s, %s to %s", text, n.typ, lo, hi)
 	}
 	return nil
@@ -279,9 +280,9 @@ func (n *node) setEnum(values []string) error {
 	for i, v := range values {
 		if n.types == "string" {
 			texts[i] = string(jsonwire.AppendQuote(nil, v))
-		} else if !isNumber([]byte(v)) || n.types == "integer" && !parseDecimal([]byte(v)).isInteger() {
+		} else if !isNumber([]byte(v)) || n.types == "integer" && !decimal.Parse([]byte(v)).IsInteger() {
 			return fmt.Errorf("%q is not %s %s", v, article(n.types), n.types)
-		} else if err := n.checkBound(parseDecimal([]byte(v)), v); err != nil {
+		} else if err := n.checkBound(decimal.Parse([]byte(v)), v); err != nil {
 			return err
 		} else {
 			texts[i] = v

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
@@ -739,15 +740,15 @@ func notInteger(tok []byte) string {
 // parseInt reads an integer that is written with a fraction or an exponent, or
 // finds out why it can't be read.
 func (n *node) parseInt(tok []byte) (int64, string) {
-	d := parseDecimal(tok)
-	if !d.isInteger() {
+	d := decimal.Parse(tok)
+	if !d.IsInteger() {
 		return 0, notInteger(tok)
 	}
-	v, ok := d.uint64()
+	v, ok := d.Uint64()
 	switch {
-	case ok && v <= math.MaxInt64 && !d.neg:
+	case ok && v <= math.MaxInt64 && !d.Neg:
 		return int64(v), ""
-	case ok && v <= -math.MinInt64 && d.neg:
+	case ok && v <= -math.MinInt64 && d.Neg:
 		return -int64(v), ""
 	}
 	return 0, n.outOfRange(tok, true)
@@ -757,12 +758,12 @@ func (n *node) parseUint(tok []byte) (uint64, string) {
 	if v, ok := jsonwire.ParseInt(tok); ok && v >= 0 {
 		return uint64(v), ""
 	}
-	d := parseDecimal(tok)
-	if !d.isInteger() {
+	d := decimal.Parse(tok)
+	if !d.IsInteger() {
 		return 0, notInteger(tok)
 	}
-	v, ok := d.uint64()
-	if !ok || d.neg {
+	v, ok := d.Uint64()
+	if !ok || d.Neg {
 		return 0, n.outOfRange(tok, true)
 	}
 	return v, ""
@@ -795,21 +796,21 @@ func (n *node) outOfRange(tok []byte, both bool) string {
 // setBigInt stores an integer of any size, up to a limit that keeps a short
 // text from becoming a huge number.
 func setBigInt(v *big.Int, tok []byte) string {
-	d := parseDecimal(tok)
-	if !d.isInteger() {
+	d := decimal.Parse(tok)
+	if !d.IsInteger() {
 		return notInteger(tok)
 	}
-	if d.exp > maxBigDigits {
+	if d.Exp > maxBigDigits {
 		return fmt.Sprintf("expected integer of at most %d digits, got %s", maxBigDigits, clip.String(tok, maxQuoted))
 	}
-	digits := make([]byte, 0, d.exp+1)
-	if d.neg {
+	digits := make([]byte, 0, d.Exp+1)
+	if d.Neg {
 		digits = append(digits, '-')
 	}
-	for k := range int(d.exp) {
-		digits = append(digits, d.digit(k))
+	for k := range int(d.Exp) {
+		digits = append(digits, d.Digit(k))
 	}
-	if d.size() == 0 {
+	if d.Size() == 0 {
 		digits = append(digits, '0')
 	}
 	v.SetString(bytesAsString(digits), 10)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 )
@@ -20,7 +21,7 @@ const failed = "failed"
 // numberRule constrains a number. The zero value allows every one.
 type numberRule struct {
 	bounds []bound
-	mult   *divisor
+	mult   *decimal.Divisor
 	multOf string // as written
 	// lo and hi are the bounds that an integer must be within, if they are
 	// known as such; only then may quick be set.
@@ -30,7 +31,7 @@ type numberRule struct {
 
 // bound is one of minimum, maximum, exclusiveMinimum and exclusiveMaximum.
 type bound struct {
-	limit decimal
+	limit decimal.Decimal
 	text  string
 	upper bool // a maximum
 	open  bool // exclusive
@@ -47,14 +48,14 @@ var boundKeywords = map[string]bound{
 func (r *numberRule) addBound(keyword, number string) {
 	b := boundKeywords[keyword]
 	b.text = number
-	b.limit = parseDecimal([]byte(number))
+	b.limit = decimal.Parse([]byte(number))
 	r.bounds = append(r.bounds, b)
 }
 
 // setMultiple sets multipleOf, a JSON number greater than zero.
 func (r *numberRule) setMultiple(number string) {
 	r.multOf = number
-	r.mult = newDivisor(parseDecimal([]byte(number)))
+	r.mult = decimal.NewDivisor(decimal.Parse([]byte(number)))
 }
 
 // finish prepares the quick check of integers. Call it after the last change.
@@ -95,11 +96,11 @@ func (r *numberRule) integerRange() (lo, hi int64, ok bool) {
 }
 
 func (b bound) integer() (int64, bool) {
-	n, ok := b.limit.uint64()
+	n, ok := b.limit.Uint64()
 	switch {
 	case !ok || n > math.MaxInt64:
 		return 0, false
-	case b.limit.neg:
+	case b.limit.Neg:
 		return -int64(n), true
 	}
 	return int64(n), true
@@ -112,7 +113,7 @@ func (r *numberRule) check(tok []byte, brief bool) string {
 			return ""
 		}
 	}
-	d := parseDecimal(tok)
+	d := decimal.Parse(tok)
 	for _, b := range r.bounds {
 		if msg := b.check(d); msg != "" {
 			if brief {
@@ -121,7 +122,7 @@ func (r *numberRule) check(tok []byte, brief bool) string {
 			return "expected a number " + msg + ", got " + clip.String(tok, maxQuoted)
 		}
 	}
-	if r.mult != nil && !r.mult.divides(d) {
+	if r.mult != nil && !r.mult.Divides(d) {
 		if brief {
 			return failed
 		}
@@ -130,8 +131,8 @@ func (r *numberRule) check(tok []byte, brief bool) string {
 	return ""
 }
 
-func (b bound) check(d decimal) string {
-	c := d.compare(b.limit)
+func (b bound) check(d decimal.Decimal) string {
+	c := d.Compare(b.limit)
 	switch {
 	case !b.upper && !b.open && c < 0:
 		return "of at least " + b.text

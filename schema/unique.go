@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 )
 
@@ -172,7 +173,7 @@ func (c *cursor) appendCanonical(dst []byte, room int) []byte {
 	case 't', 'f', 'n', 0:
 		return append(dst, c.value()...)
 	default:
-		return parseDecimal(c.number()).appendCanonical(dst)
+		return decimal.Parse(c.number()).AppendCanonical(dst)
 	}
 }
 

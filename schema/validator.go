@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/plural"
@@ -264,7 +265,7 @@ func (v *validation) evalNested(s *subschema, at int) (end int, ok bool) {
 
 // isInteger reports whether a number has no fraction.
 func isInteger(tok []byte) bool {
-	return !bytes.ContainsAny(tok, ".eE") || parseDecimal(tok).isInteger()
+	return !bytes.ContainsAny(tok, ".eE") || decimal.Parse(tok).IsInteger()
 }
 
 func (v *validation) wrongType(s *subschema, at int) bool {

@@ -2,11 +2,11 @@ package shape
 
 import (
 	"bytes"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -416,7 +416,9 @@ func allows(e *expr, text []byte) bool {
 	case KindAny:
 		return true
 	case KindInteger:
-		return kind == KindNumber && isInteger(text)
+		// 1, 1.0 and 1e3 are integers, see
+		// https://json-schema.org/draft/2020-12/json-schema-core#section-4.2.3.
+		return kind == KindNumber && decimal.Parse(text).IsInteger()
 	case KindEnum:
 		return kind == KindString
 	case KindMap:
@@ -709,32 +711,4 @@ func isBase64(s []byte) bool {
 		n++
 	}
 	return n%4 == 0 && padding <= 2
-}
-
-// isInteger reports if a JSON number is an integer by value, such as 1, 1.0 and 1e3
-// (https://json-schema.org/draft/2020-12/json-schema-core#section-4.2.3).
-func isInteger(text []byte) bool {
-	if !bytes.ContainsAny(text, ".eE") {
-		return true
-	}
-	mantissa, exponent, _ := bytes.Cut(bytes.ToLower(text), []byte("e"))
-	whole, fraction, _ := bytes.Cut(mantissa, []byte("."))
-	shift := 0
-	if len(exponent) > 0 {
-		n, err := strconv.Atoi(string(exponent))
-		if err != nil { // out of range
-			n = math.MaxInt32
-			if exponent[0] == '-' {
-				n = -n
-			}
-		}
-		shift = max(min(n, math.MaxInt32), -math.MaxInt32)
-	}
-	digits := append(bytes.TrimLeft(bytes.TrimPrefix(whole, []byte("-")), "0"), fraction...)
-	shift -= len(fraction)
-	significant := bytes.TrimRight(digits, "0")
-	if len(bytes.TrimLeft(significant, "0")) == 0 {
-		return true
-	}
-	return shift+len(digits)-len(significant) >= 0
 }

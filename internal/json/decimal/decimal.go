@@ -1,4 +1,6 @@
-package schema
+// Package decimal reads the numbers of JSON exactly. Its work grows with the text of a number,
+// never with its value.
+package decimal
 
 import (
 	"bytes"
@@ -7,34 +9,31 @@ import (
 	"strconv"
 )
 
-// decimal is a JSON number read exactly. Its size is that of its text, never
-// that of its value, so 1e1000000000 is as cheap as any other number.
+// A Decimal is a JSON number read exactly. Its size is that of its text, never that of its value,
+// so 1e1000000000 is as cheap as any other number.
 //
-// The value is 0.d1d2d3... x 10^exp with the significant digits d1d2d3... in
-// two pieces, because a decimal point may stand between them. Neither the first
-// nor the last digit is 0; zero has no digits.
-type decimal struct {
-	neg    bool
+// The value is 0.d1d2d3... x 10^Exp with the significant digits d1d2d3... in two pieces, because a
+// decimal point may stand between them. Neither the first nor the last digit is 0; zero has no
+// digits.
+type Decimal struct {
+	Neg    bool
 	hi, lo []byte // aliases the text
-	exp    int64
+	Exp    int64
 }
-
-// maxDivisorDigits bounds the digits of a multipleOf.
-const maxDivisorDigits = 1000
 
 // maxExp bounds exponents. It is far beyond what a text in memory can shift back by its own digits,
 // so saturated numbers still compare correctly against every other one.
 const maxExp = 1 << 50
 
-// parseDecimal reads a valid JSON number.
-func parseDecimal(tok []byte) decimal {
-	var d decimal
+// Parse reads a valid JSON number.
+func Parse(tok []byte) Decimal {
+	var d Decimal
 	if len(tok) > 0 && tok[0] == '-' {
-		d.neg = true
+		d.Neg = true
 		tok = tok[1:]
 	}
 	if i := bytes.IndexAny(tok, "eE"); i >= 0 {
-		d.exp = parseExp(tok[i+1:])
+		d.Exp = parseExp(tok[i+1:])
 		tok = tok[:i]
 	}
 	d.hi = tok
@@ -44,11 +43,11 @@ func parseDecimal(tok []byte) decimal {
 	for len(d.hi) > 0 && d.hi[0] == '0' {
 		d.hi = d.hi[1:]
 	}
-	d.exp += int64(len(d.hi))
+	d.Exp += int64(len(d.hi))
 	if len(d.hi) == 0 {
 		for len(d.lo) > 0 && d.lo[0] == '0' {
 			d.lo = d.lo[1:]
-			d.exp--
+			d.Exp--
 		}
 	}
 	for len(d.lo) > 0 && d.lo[len(d.lo)-1] == '0' {
@@ -59,8 +58,8 @@ func parseDecimal(tok []byte) decimal {
 			d.hi = d.hi[:len(d.hi)-1]
 		}
 	}
-	if d.size() == 0 {
-		return decimal{}
+	if d.Size() == 0 {
+		return Decimal{}
 	}
 	return d
 }
@@ -83,11 +82,11 @@ func parseExp(tok []byte) int64 {
 	return n
 }
 
-// size is the number of significant digits.
-func (d decimal) size() int { return len(d.hi) + len(d.lo) }
+// Size is the number of significant digits.
+func (d Decimal) Size() int { return len(d.hi) + len(d.lo) }
 
-// digit returns the k-th significant digit as a character, '0' behind the last.
-func (d decimal) digit(k int) byte {
+// Digit returns the k-th significant digit as a character, '0' behind the last.
+func (d Decimal) Digit(k int) byte {
 	switch {
 	case k < len(d.hi):
 		return d.hi[k]
@@ -97,54 +96,55 @@ func (d decimal) digit(k int) byte {
 	return '0'
 }
 
-// isInteger reports whether the value has no fraction, however it is written:
+// IsInteger reports whether the value has no fraction, however it is written:
 // 1.0 and 1e2 are integers in JSON Schema.
-func (d decimal) isInteger() bool { return d.exp >= int64(d.size()) }
+func (d Decimal) IsInteger() bool { return d.Exp >= int64(d.Size()) }
 
-// compare returns -1, 0 or 1 as d is less than, equal to or greater than e.
-func (d decimal) compare(e decimal) int {
+// Compare returns -1, 0 or 1 as d is less than, equal to or greater than e.
+func (d Decimal) Compare(e Decimal) int {
 	switch {
-	case d.size() == 0 && e.size() == 0:
+	case d.Size() == 0 && e.Size() == 0:
 		return 0
-	case d.size() == 0:
-		return -e.sign()
-	case e.size() == 0 || d.neg != e.neg:
-		return d.sign()
-	case d.exp != e.exp:
-		if d.exp > e.exp {
-			return d.sign()
+	case d.Size() == 0:
+		return -e.Sign()
+	case e.Size() == 0 || d.Neg != e.Neg:
+		return d.Sign()
+	case d.Exp != e.Exp:
+		if d.Exp > e.Exp {
+			return d.Sign()
 		}
-		return -d.sign()
+		return -d.Sign()
 	}
-	for k, n := 0, max(d.size(), e.size()); k < n; k++ {
-		if x, y := d.digit(k), e.digit(k); x > y {
-			return d.sign()
+	for k, n := 0, max(d.Size(), e.Size()); k < n; k++ {
+		if x, y := d.Digit(k), e.Digit(k); x > y {
+			return d.Sign()
 		} else if x < y {
-			return -d.sign()
+			return -d.Sign()
 		}
 	}
 	return 0
 }
 
-func (d decimal) sign() int {
+// Sign returns -1, 0 or 1 as d is less than, equal to or greater than zero.
+func (d Decimal) Sign() int {
 	switch {
-	case d.size() == 0:
+	case d.Size() == 0:
 		return 0
-	case d.neg:
+	case d.Neg:
 		return -1
 	}
 	return 1
 }
 
-// uint64 returns the magnitude of an integer, or false if it is no integer or too large.
-func (d decimal) uint64() (uint64, bool) {
-	if d.exp > 20 || !d.isInteger() {
+// Uint64 returns the magnitude of an integer, or false if it is no integer or too large.
+func (d Decimal) Uint64() (uint64, bool) {
+	if d.Exp > 20 || !d.IsInteger() {
 		return 0, false
 	}
 	var n uint64
-	for k := 0; k < int(d.exp); k++ {
+	for k := 0; k < int(d.Exp); k++ {
 		over, m := bits.Mul64(n, 10)
-		sum, carry := bits.Add64(m, uint64(d.digit(k)-'0'), 0)
+		sum, carry := bits.Add64(m, uint64(d.Digit(k)-'0'), 0)
 		if over|carry != 0 {
 			return 0, false
 		}
@@ -153,34 +153,34 @@ func (d decimal) uint64() (uint64, bool) {
 	return n, true
 }
 
-// appendCanonical appends a text that is the same for all spellings of a value
+// AppendCanonical appends a text that is the same for all spellings of a value
 // and different for different values.
-func (d decimal) appendCanonical(dst []byte) []byte {
-	if d.size() == 0 {
+func (d Decimal) AppendCanonical(dst []byte) []byte {
+	if d.Size() == 0 {
 		return append(dst, '0')
 	}
-	if d.neg {
+	if d.Neg {
 		dst = append(dst, '-')
 	}
 	dst = append(dst, d.hi...)
 	dst = append(dst, d.lo...)
 	dst = append(dst, 'e')
-	return strconv.AppendInt(dst, d.exp-int64(d.size()), 10)
+	return strconv.AppendInt(dst, d.Exp-int64(d.Size()), 10)
 }
 
-// divisor is the compiled value of multipleOf, c x 10^exp.
-type divisor struct {
+// A Divisor is a number prepared for Divides: c x 10^exp.
+type Divisor struct {
 	small uint64   // c, or 0 if it is in large
 	large *big.Int // c, if it doesn't fit
 	exp   int64
 }
 
-// newDivisor prepares d, which must be greater than zero.
-func newDivisor(d decimal) *divisor {
+// NewDivisor prepares d, which must be greater than zero.
+func NewDivisor(d Decimal) *Divisor {
 	whole := d
-	whole.exp = int64(d.size()) // drop the power of ten
-	v := &divisor{exp: d.exp - int64(d.size())}
-	if n, ok := whole.uint64(); ok {
+	whole.Exp = int64(d.Size()) // drop the power of ten
+	v := &Divisor{exp: d.Exp - int64(d.Size())}
+	if n, ok := whole.Uint64(); ok {
 		v.small = n
 		return v
 	}
@@ -188,15 +188,15 @@ func newDivisor(d decimal) *divisor {
 	return v
 }
 
-// divides reports whether x is an integer multiple of v. The work grows with
+// Divides reports whether x is an integer multiple of v. The work grows with
 // the digits of x, not with its value.
-func (d *divisor) divides(x decimal) bool {
-	n := int64(x.size())
+func (d *Divisor) Divides(x Decimal) bool {
+	n := int64(x.Size())
 	if n == 0 {
 		return true
 	}
 	// x is a·10^k times the unit of v, with a not a multiple of 10. If k < 0, a would have to be.
-	k := x.exp - n - d.exp
+	k := x.Exp - n - d.exp
 	if k < 0 {
 		return false
 	}
@@ -207,8 +207,8 @@ func (d *divisor) divides(x decimal) bool {
 	unit, step := new(big.Int).SetUint64(1e18), new(big.Int)
 	r := new(big.Int)
 	var piece uint64
-	for i := range x.size() {
-		piece = piece*10 + uint64(x.digit(i)-'0')
+	for i := range x.Size() {
+		piece = piece*10 + uint64(x.Digit(i)-'0')
 		if (i+1)%chunk == 0 {
 			r.Mod(r.Add(r.Mul(r, unit), step.SetUint64(piece)), d.large)
 			piece = 0
@@ -221,11 +221,11 @@ func (d *divisor) divides(x decimal) bool {
 }
 
 // residue is the digits of x, as an integer, modulo v.small.
-func (d *divisor) residue(x decimal) uint64 {
+func (d *Divisor) residue(x Decimal) uint64 {
 	var r uint64
-	for i := range x.size() {
+	for i := range x.Size() {
 		hi, lo := bits.Mul64(r, 10)
-		lo, carry := bits.Add64(lo, uint64(x.digit(i)-'0'), 0)
+		lo, carry := bits.Add64(lo, uint64(x.Digit(i)-'0'), 0)
 		_, r = bits.Div64((hi+carry)%d.small, lo, d.small)
 	}
 	return r
