@@ -142,7 +142,7 @@ func TestReadyWeb(t *testing.T) {
 	defer upstream.Close()
 	transport := streamable.NewTransport(upstream.URL, nil)
 	connect := func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
-	b := newBridge(t, &Options{Connect: connect, HTTP: true, ReadyFor: time.Hour})
+	b := newBridge(t, &Options{Connect: connect, HTTP: true, ReadyFor: time.Hour, RestartWait: -1})
 	url := served(t, b, nil).URL + "/mcp"
 	request := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 	header := []string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list"}
