@@ -9,11 +9,8 @@ import (
 	"mcpwire/server"
 )
 
-// Request sends a message to another node, or to this one, and returns the reply of the function
-// that the node has given [Node.Handle]. It fails at once with an error that wraps [ErrNoNode] if
-// there is none. If that function returned an error, the error has its text and wraps none of this
-// package.
-func (n *Node) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
+// Request implements [coordination.Node].
+func (n coordinator) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	reply, err := n.backend.Bus().Request(ctx, node, n.key("request", topic), append([]byte{format}, data...))
@@ -36,9 +33,8 @@ const (
 	replyError
 )
 
-// Handle calls handle for each [Node.Request] for this node and topic until the node is closed. Its
-// ctx ends after [CallTimeout], when the other node no longer waits.
-func (n *Node) Handle(ctx context.Context, topic string, handle func(ctx context.Context, data []byte) ([]byte, error)) error {
+// Handle implements [coordination.Node].
+func (n coordinator) Handle(ctx context.Context, topic string, handle func(ctx context.Context, data []byte) ([]byte, error)) error {
 	stop, err := n.handle(ctx, topic, handle)
 	if err != nil {
 		return err
@@ -46,7 +42,7 @@ func (n *Node) Handle(ctx context.Context, topic string, handle func(ctx context
 	return n.onClose(stop)
 }
 
-// handle is Handle until stop is called.
+// handle is Handle of a coordinator until stop is called.
 func (n *Node) handle(ctx context.Context, topic string, handle func(ctx context.Context, data []byte) ([]byte, error)) (stop func(), err error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()

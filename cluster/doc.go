@@ -11,9 +11,7 @@
 //
 // [Node.Share] fills in what servers and handlers share. Its parts are [Node.TaskStore], [Node.Bus]
 // and [Node.StateKeys] for package server, and [Node.EventStore], [Node.SessionStore] and
-// [Node.HandlerNodes] for package streamable. [Node.ReplayCache] is for package auth. Below them
-// are parts that programs can use directly: [Node.Acquire], [Node.Members], [Node.Request] and
-// [Node.Handle].
+// [Node.HandlerNodes] for package streamable. [Node.ReplayCache] is for package auth.
 //
 // # Consistency
 //

@@ -48,28 +48,3 @@ func ExampleJoin() {
 	fmt.Println(len(handlers), "handlers,", len(members), "members")
 	// Output: 2 handlers, 2 members
 }
-
-// A lease lets one node at a time run a cleanup.
-func ExampleNode_Acquire() {
-	ctx := context.Background()
-	node, err := cluster.Join(ctx, clustertest.NewMemory(), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer node.Leave(ctx)
-	lease, err := node.Acquire(ctx, "cleanup") // waits for the other nodes
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer lease.Release(ctx)
-	for step := range 3 {
-		if !lease.Held() {
-			return
-		}
-		fmt.Println("step", step)
-	}
-	// Output:
-	// step 0
-	// step 1
-	// step 2
-}

@@ -26,9 +26,9 @@ func (hn *handlerNodes) Name() string { return hn.n.id }
 // Request implements [streamable.Nodes]. A node that does not reply and is no longer a member does
 // not exist.
 func (hn *handlerNodes) Request(ctx context.Context, node string, message []byte) (reply []byte, err error) {
-	reply, err = hn.n.Request(ctx, node, hn.topic(), message)
+	reply, err = coordinator{hn.n}.Request(ctx, node, hn.topic(), message)
 	silent := errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
-	if errors.Is(err, ErrNoNode) || silent && !hn.n.HasMember(node) {
+	if errors.Is(err, ErrNoNode) || silent && !(coordinator{hn.n}).HasMember(node) {
 		err = fmt.Errorf("%w: %w", streamable.ErrNoNode, err)
 	}
 	return reply, err

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/base/wait"
 )
 
@@ -21,14 +22,8 @@ const (
 	leaseTTL = 24 * time.Hour
 )
 
-// A Lease is the right to do something alone in the cluster, for example to run a process.
-//
-// The holder writes a record every second. If that fails for 2.5 seconds, the lease is lost.
-// Another node takes it when it has seen no beat for about four seconds. So a node that runs at
-// normal speed stops before another one begins. A process that was suspended may wake up later and
-// write once more before it notices. Epoch protects against that: store it with whatever the lease
-// protects, and reject a write whose epoch is less than the stored one.
-type Lease struct {
+// A lease is a [coordination.Lease].
+type lease struct {
 	n       *Node
 	records *records
 	key     string
@@ -54,15 +49,12 @@ type leaseRecord struct {
 	Beat  uint64 `json:"beat"`
 }
 
-// ErrLeaseHeld is the error of [Node.TryAcquire] if another holder has the lease.
-var ErrLeaseHeld = errors.New("lease is held")
-
 func (n *Node) leaseRecords(ctx context.Context) (*records, error) {
 	return n.records(ctx, "leases", RecordsOptions{TTL: leaseTTL, Durable: true})
 }
 
-// TryAcquire returns the lease with that name, or an error that wraps [ErrLeaseHeld].
-func (n *Node) TryAcquire(ctx context.Context, name string) (*Lease, error) {
+// TryAcquire implements [coordination.Node].
+func (n coordinator) TryAcquire(ctx context.Context, name string) (coordination.Lease, error) {
 	r, err := n.leaseRecords(ctx)
 	if err != nil {
 		return nil, err
@@ -70,14 +62,14 @@ func (n *Node) TryAcquire(ctx context.Context, name string) (*Lease, error) {
 	return n.tryAcquire(ctx, r, n.key("lease", name), 0)
 }
 
-// Acquire waits until this node has the lease with that name, or ctx ends.
-func (n *Node) Acquire(ctx context.Context, name string) (*Lease, error) {
+// Acquire implements [coordination.Node].
+func (n coordinator) Acquire(ctx context.Context, name string) (coordination.Lease, error) {
 	key := n.key("lease", name)
 	var w leaseWait
 	for {
 		changed, done := n.signals.wait(key)
 		l, err := n.tryWaiting(ctx, key, &w)
-		if err == nil || !errors.Is(err, ErrLeaseHeld) && !errors.Is(err, ErrUnavailable) {
+		if err == nil || !errors.Is(err, coordination.ErrLeaseHeld) && !errors.Is(err, ErrUnavailable) {
 			done()
 			return l, err
 		}
@@ -108,7 +100,7 @@ type leaseWait struct {
 
 // tryWaiting takes the lease if nobody has it, or if its holder has missed enough beats. Only
 // successful reads count: while the backend is away, the holder cannot beat either.
-func (n *Node) tryWaiting(ctx context.Context, key string, w *leaseWait) (_ *Lease, err error) {
+func (n *Node) tryWaiting(ctx context.Context, key string, w *leaseWait) (_ coordination.Lease, err error) {
 	if w.records == nil {
 		if w.records, err = n.leaseRecords(ctx); err != nil {
 			return nil, err
@@ -126,14 +118,14 @@ func (n *Node) tryWaiting(ctx context.Context, key string, w *leaseWait) (_ *Lea
 		w.missed, w.at = w.missed+1, time.Now()
 	}
 	if w.missed < maxLeaseMissed {
-		return nil, ErrLeaseHeld
+		return nil, coordination.ErrLeaseHeld
 	}
 	return n.tryAcquire(ctx, w.records, key, rec.Rev)
 }
 
 // tryAcquire takes the lease if its record has the given revision: 0 if nobody holds it.
-func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint64) (*Lease, error) {
-	l := &Lease{n: n, records: r, key: key, lost: make(chan struct{}), ended: make(chan struct{}), beatAt: time.Now()}
+func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint64) (coordination.Lease, error) {
+	l := &lease{n: n, records: r, key: key, lost: make(chan struct{}), ended: make(chan struct{}), beatAt: time.Now()}
 	l.value = leaseRecord{Node: n.id, Token: rand.Text()}
 	value, err := encode(&l.value)
 	if err != nil {
@@ -158,7 +150,7 @@ func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint6
 
 // findAcquired returns the epoch if the write that takes the lease was carried out, although it
 // failed or conflicted. If nobody knows that, the lease has no beat, and others take it.
-func (l *Lease) findAcquired(ctx context.Context, failed error) (epoch uint64, err error) {
+func (l *lease) findAcquired(ctx context.Context, failed error) (epoch uint64, err error) {
 	if !errors.Is(failed, ErrConflict) && !errors.Is(failed, ErrUnavailable) {
 		return 0, failed
 	}
@@ -167,14 +159,13 @@ func (l *Lease) findAcquired(ctx context.Context, failed error) (epoch uint64, e
 	case err == nil && l.wrote(rec):
 		return rec.Rev, nil
 	case errors.Is(failed, ErrConflict):
-		return 0, fmt.Errorf("acquire a lease: %w", ErrLeaseHeld)
+		return 0, fmt.Errorf("acquire a lease: %w", coordination.ErrLeaseHeld)
 	}
 	return 0, failed
 }
 
-// LeaseHolder returns the id of the node that holds the lease with that name, or held it last and
-// has not released it. The error wraps [ErrNotFound] if there is none.
-func (n *Node) LeaseHolder(ctx context.Context, name string) (node string, err error) {
+// LeaseHolder implements [coordination.Node].
+func (n coordinator) LeaseHolder(ctx context.Context, name string) (node string, err error) {
 	r, err := n.leaseRecords(ctx)
 	if err != nil {
 		return "", err
@@ -190,23 +181,21 @@ func (n *Node) LeaseHolder(ctx context.Context, name string) (node string, err e
 	return held.Node, nil
 }
 
-// Epoch returns a number that is greater than those of all earlier holders of the lease, and also
-// of all that had other leases before.
-func (l *Lease) Epoch() uint64 { return l.epoch }
+// Epoch implements [coordination.Lease].
+func (l *lease) Epoch() uint64 { return l.epoch }
 
-// Lost returns a channel that is closed when the lease is lost or released.
-func (l *Lease) Lost() <-chan struct{} { return l.lost }
+// Lost implements [coordination.Lease].
+func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// Held reports whether this node still has the lease.
-func (l *Lease) Held() bool {
+// Held implements [coordination.Lease].
+func (l *lease) Held() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.isLost && time.Since(l.beatAt) < leaseLost
 }
 
-// Release gives the lease back, so that another node can have it at once. It does nothing if the
-// lease is lost.
-func (l *Lease) Release(ctx context.Context) error {
+// Release implements [coordination.Lease].
+func (l *lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.ended
 	l.mu.Lock()
@@ -230,7 +219,7 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 // deleteOwn deletes the record if this lease wrote it.
-func (l *Lease) deleteOwn(ctx context.Context) error {
+func (l *lease) deleteOwn(ctx context.Context) error {
 	rec, err := l.records.Get(ctx, l.key)
 	if errors.Is(err, ErrNotFound) {
 		return nil
@@ -241,13 +230,13 @@ func (l *Lease) deleteOwn(ctx context.Context) error {
 	return err
 }
 
-func (l *Lease) wrote(rec Record) bool {
+func (l *lease) wrote(rec Record) bool {
 	var other leaseRecord
 	return decode(rec.Value, &other) == nil && other.Token == l.value.Token
 }
 
 // beat writes the record every second until the lease is lost or released.
-func (l *Lease) beat(ctx context.Context) {
+func (l *lease) beat(ctx context.Context) {
 	defer close(l.ended)
 	defer l.lose()
 	for wait.Sleep(ctx, beatInterval) && l.Held() {
@@ -259,7 +248,7 @@ func (l *Lease) beat(ctx context.Context) {
 }
 
 // write writes the record, until the lease is lost. It returns false if another node has the lease.
-func (l *Lease) write(ctx context.Context, value []byte) bool {
+func (l *lease) write(ctx context.Context, value []byte) bool {
 	ctx, cancel := context.WithDeadlineCause(ctx, l.beatAt.Add(leaseLost), errCallTimeout)
 	defer cancel()
 	for {
@@ -271,15 +260,15 @@ func (l *Lease) write(ctx context.Context, value []byte) bool {
 			l.rev, l.beatAt = rev, began
 			l.mu.Unlock()
 			return true
-		case errors.Is(err, ErrLeaseHeld), !wait.Sleep(ctx, minBackoff):
+		case errors.Is(err, coordination.ErrLeaseHeld), !wait.Sleep(ctx, minBackoff):
 			return false
 		}
 	}
 }
 
-// tryWrite writes the record and returns its revision. The error is ErrLeaseHeld if another node
-// has the lease.
-func (l *Lease) tryWrite(ctx context.Context, value []byte) (rev uint64, err error) {
+// tryWrite writes the record and returns its revision. The error is coordination.ErrLeaseHeld if
+// another node has the lease.
+func (l *lease) tryWrite(ctx context.Context, value []byte) (rev uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxBeat, errCallTimeout)
 	defer cancel()
 	rev, err = l.records.Put(ctx, l.key, value, l.rev)
@@ -291,13 +280,13 @@ func (l *Lease) tryWrite(ctx context.Context, value []byte) (rev uint64, err err
 	case err == nil && l.wrote(rec): // an earlier write was carried out; this one follows it
 		return l.records.Put(ctx, l.key, value, rec.Rev)
 	case err == nil || errors.Is(err, ErrNotFound):
-		return 0, ErrLeaseHeld
+		return 0, coordination.ErrLeaseHeld
 	}
 	return 0, err
 }
 
 // lose ends the lease.
-func (l *Lease) lose() {
+func (l *lease) lose() {
 	l.n.mu.Lock()
 	delete(l.n.leases, l)
 	l.n.mu.Unlock()

@@ -10,18 +10,19 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/clustertest"
+	"mcpwire/internal/base/coordination"
 )
 
-func acquire(t *testing.T, n *cluster.Node, name string) *cluster.Lease {
+func acquire(t *testing.T, n *cluster.Node, name string) coordination.Lease {
 	t.Helper()
-	l, err := n.Acquire(t.Context(), name)
+	l, err := coordination.Of(n).Acquire(t.Context(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-func isLost(l *cluster.Lease) bool {
+func isLost(l coordination.Lease) bool {
 	select {
 	case <-l.Lost():
 		return true
@@ -34,24 +35,24 @@ func TestLease(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := twoNodes(t, nil)
 		first := acquire(t, a, "job")
-		if _, err := b.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+		if _, err := coordination.Of(b).TryAcquire(t.Context(), "job"); !errors.Is(err, coordination.ErrLeaseHeld) {
 			t.Errorf("a lease that is held: %v", err)
 		}
-		if _, err := a.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+		if _, err := coordination.Of(a).TryAcquire(t.Context(), "job"); !errors.Is(err, coordination.ErrLeaseHeld) {
 			t.Errorf("a lease that the same node holds: %v", err)
 		}
 		acquire(t, b, "another job")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if _, err := b.Acquire(ctx, "job"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := coordination.Of(b).Acquire(ctx, "job"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a lease that is held for an hour: %v", err)
 		}
 		if !first.Held() || isLost(first) {
 			t.Error("the lease is lost without a reason")
 		}
-		got := make(chan *cluster.Lease)
+		got := make(chan coordination.Lease)
 		go func() {
-			l, err := b.Acquire(t.Context(), "job")
+			l, err := coordination.Of(b).Acquire(t.Context(), "job")
 			if err != nil {
 				t.Error(err)
 			}
@@ -91,11 +92,11 @@ func TestLeaseUncertainWrite(t *testing.T) {
 				a, b, f := twoNodes(t, nil)
 				advance(300 * time.Millisecond) // between two heartbeats
 				fail(f)
-				l, err := b.TryAcquire(t.Context(), "job")
+				l, err := coordination.Of(b).TryAcquire(t.Context(), "job")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := a.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+				if _, err := coordination.Of(a).TryAcquire(t.Context(), "job"); !errors.Is(err, coordination.ErrLeaseHeld) {
 					t.Errorf("a lease that is held: %v", err)
 				}
 				advance(10 * time.Second)
@@ -105,7 +106,7 @@ func TestLeaseUncertainWrite(t *testing.T) {
 				if err := l.Release(t.Context()); err != nil {
 					t.Error(err)
 				}
-				next, err := a.TryAcquire(t.Context(), "job")
+				next, err := coordination.Of(a).TryAcquire(t.Context(), "job")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -113,7 +114,7 @@ func TestLeaseUncertainWrite(t *testing.T) {
 					t.Errorf("epoch %d follows %d", next.Epoch(), l.Epoch())
 				}
 				fail(f)
-				if _, err := b.TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrLeaseHeld) {
+				if _, err := coordination.Of(b).TryAcquire(t.Context(), "job"); !errors.Is(err, coordination.ErrLeaseHeld) {
 					t.Errorf("a lease that the other node holds: %v", err)
 				}
 			})
@@ -172,7 +173,7 @@ func TestLeaseSurvivesOutage(t *testing.T) {
 		defer cancel()
 		result := make(chan error)
 		go func() {
-			_, err := b.Acquire(ctx, "job")
+			_, err := coordination.Of(b).Acquire(ctx, "job")
 			result <- err
 		}()
 		for range 20 {
@@ -208,7 +209,7 @@ func TestLeaseUncertainBeat(t *testing.T) {
 		if err := held.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if _, err := a.TryAcquire(t.Context(), "job"); err != nil {
+		if _, err := coordination.Of(a).TryAcquire(t.Context(), "job"); err != nil {
 			t.Errorf("after the release: %v", err)
 		}
 	})
@@ -225,11 +226,11 @@ func TestLeaveReleases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			if _, err := a.TryAcquire(t.Context(), fmt.Sprint(i)); err != nil {
+			if _, err := coordination.Of(a).TryAcquire(t.Context(), fmt.Sprint(i)); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := b.TryAcquire(t.Context(), "x"); !errors.Is(err, cluster.ErrClosed) {
+		if _, err := coordination.Of(b).TryAcquire(t.Context(), "x"); !errors.Is(err, cluster.ErrClosed) {
 			t.Errorf("a lease for a node that left: %v", err)
 		}
 	})
@@ -240,7 +241,7 @@ func TestLeaseEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, f := twoNodes(t, nil)
 		stored := uint64(0)
-		write := func(l *cluster.Lease) bool {
+		write := func(l coordination.Lease) bool {
 			if l.Epoch() < stored {
 				return false
 			}

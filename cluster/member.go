@@ -273,8 +273,11 @@ func (n *Node) Members() (list []Member, changed <-chan struct{}) {
 	return list, m.changed
 }
 
-// HasMember reports whether the node with that id is one of the Members.
-func (n *Node) HasMember(id string) bool {
+// A coordinator is the [coordination.Node] of a Node.
+type coordinator struct{ *Node }
+
+// HasMember implements [coordination.Node].
+func (n coordinator) HasMember(id string) bool {
 	n.members.mu.Lock()
 	defer n.members.mu.Unlock()
 	mb := n.members.all[id]

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/base/seal"
 	"mcpwire/internal/base/wait"
 )
@@ -45,6 +46,8 @@ type NodeOptions struct {
 // A Node is a process, or a part of one, in a cluster. It sends a beat to the other nodes every
 // second. [Node.Leave] or [Node.Close] must be called.
 type Node struct {
+	// Link gives the programs of this module what nodes coordinate with.
+	coordination.Link
 	backend Backend
 	opts    NodeOptions
 	id      string
@@ -65,7 +68,7 @@ type Node struct {
 
 	mu     sync.Mutex
 	closed bool
-	leases map[*Lease]struct{}
+	leases map[*lease]struct{}
 	// sessions is nil before the first call of SessionStore.
 	sessions *sessionViews
 	// stops end subscriptions and handlers.
@@ -78,7 +81,8 @@ var ErrClosed = errors.New("cluster: the node is closed")
 // Join makes this process a node. When it returns, all nodes that were there are among its Members.
 // It copies o, which may be nil.
 func Join(ctx context.Context, b Backend, o *NodeOptions) (*Node, error) {
-	n := &Node{backend: b, id: strings.ToLower(rand.Text()[:10]), leases: make(map[*Lease]struct{})}
+	n := &Node{backend: b, id: strings.ToLower(rand.Text()[:10]), leases: make(map[*lease]struct{})}
+	n.Link = coordination.NewLink(coordinator{n})
 	if o != nil {
 		n.opts = *o
 	}
@@ -172,7 +176,7 @@ func (n *Node) Leave(ctx context.Context) error {
 }
 
 // Close ends the node at once, as if its process had ended: other nodes notice after 3 seconds. It
-// waits for the node's goroutines and for running handlers of [Node.Handle].
+// waits for the node's goroutines and for the requests of other nodes that it handles.
 func (n *Node) Close() {
 	n.mu.Lock()
 	n.closed = true

@@ -20,6 +20,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/cluster"
 	"mcpwire/cluster/clustertest"
+	"mcpwire/internal/base/coordination"
 )
 
 // inBubble runs a test with fake time.
@@ -271,7 +272,7 @@ func TestMembers(t *testing.T) {
 		c := node("c")
 		join(t, shared, &cluster.NodeOptions{Name: "x", Tenant: "another"})
 		want("three", "a b c", a, b, c)
-		if !a.HasMember(c.ID()) || a.HasMember("nobody") {
+		if !coordination.Of(a).HasMember(c.ID()) || coordination.Of(a).HasMember("nobody") {
 			t.Error("HasMember: got a wrong result")
 		}
 		_, changed := a.Members()
@@ -411,7 +412,7 @@ func TestJoinFails(t *testing.T) {
 func TestRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b, _ := twoNodes(t, nil)
-		err := b.Handle(t.Context(), "greet", func(ctx context.Context, data []byte) ([]byte, error) {
+		err := coordination.Of(b).Handle(t.Context(), "greet", func(ctx context.Context, data []byte) ([]byte, error) {
 			switch string(data) {
 			case "fail":
 				return nil, errors.New("no greeting")
@@ -425,25 +426,25 @@ func TestRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range []*cluster.Node{a, b} {
-			if got, err := n.Request(t.Context(), b.ID(), "greet", []byte("x")); err != nil || string(got) != "hello x" {
+			if got, err := coordination.Of(n).Request(t.Context(), b.ID(), "greet", []byte("x")); err != nil || string(got) != "hello x" {
 				t.Errorf("got %q, %v", got, err)
 			}
 		}
-		if _, err := a.Request(t.Context(), b.ID(), "greet", []byte("fail")); err == nil || err.Error() != "no greeting" {
+		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "greet", []byte("fail")); err == nil || err.Error() != "no greeting" {
 			t.Errorf("a handler's error: %v", err)
 		}
 		began := time.Now()
-		if _, err := a.Request(t.Context(), b.ID(), "greet", []byte("wait")); err == nil || time.Since(began) != cluster.CallTimeout {
+		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "greet", []byte("wait")); err == nil || time.Since(began) != cluster.CallTimeout {
 			t.Errorf("a blocked handler: got %v after %v", err, time.Since(began))
 		}
-		if _, err := a.Request(t.Context(), b.ID(), "other", nil); !errors.Is(err, cluster.ErrNoNode) {
+		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "other", nil); !errors.Is(err, cluster.ErrNoNode) {
 			t.Errorf("a topic that nobody handles: %v", err)
 		}
 		b.Close()
-		if _, err := a.Request(t.Context(), b.ID(), "greet", nil); !errors.Is(err, cluster.ErrNoNode) {
+		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "greet", nil); !errors.Is(err, cluster.ErrNoNode) {
 			t.Errorf("a node that is closed: %v", err)
 		}
-		if err := b.Handle(t.Context(), "late", nil); !errors.Is(err, cluster.ErrClosed) {
+		if err := coordination.Of(b).Handle(t.Context(), "late", nil); !errors.Is(err, cluster.ErrClosed) {
 			t.Errorf("handle at a closed node: %v", err)
 		}
 	})

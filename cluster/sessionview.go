@@ -349,7 +349,7 @@ func (v *sessionView) announce(ctx context.Context, key string, value []byte, re
 			continue
 		}
 		wg.Go(func() {
-			if _, err := v.n.Request(ctx, m.ID, sessionTopic, text); err != nil && !errors.Is(err, ErrNoNode) {
+			if _, err := (coordinator{v.n}).Request(ctx, m.ID, sessionTopic, text); err != nil && !errors.Is(err, ErrNoNode) {
 				v.n.opts.Logger.Debug("a node learns of a session's change later", "node", m.ID, "error", err)
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/clustertest"
+	"mcpwire/internal/base/coordination"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -816,7 +817,7 @@ func TestNotFound(t *testing.T) {
 			tasks[0].Create(ctx, newTask("t", "o", time.Hour)),
 			sessions[0].Update(ctx, "s", func(s *streamable.SavedSession) { s.Principal, s.Initialize = "p", []byte("{}") }),
 		)
-		lease, leaseErr := there.TryAcquire(ctx, "l")
+		lease, leaseErr := coordination.Of(there).TryAcquire(ctx, "l")
 		if err := errors.Join(err, leaseErr); err != nil {
 			t.Fatal(err)
 		}
@@ -834,7 +835,7 @@ func TestNotFound(t *testing.T) {
 				}
 				return err
 			},
-			"holder of lease": func() error { _, err := here.LeaseHolder(ctx, "l"); return err },
+			"holder of lease": func() error { _, err := coordination.Of(here).LeaseHolder(ctx, "l"); return err },
 		}
 		f.deposed.Store(true)
 		for _, known := range []bool{false, true} {
@@ -863,7 +864,7 @@ func TestNotFound(t *testing.T) {
 			want error
 		}{
 			"task":  {func() error { _, err := tasks[1].Task(ctx, "other"); return err }, server.ErrTaskNotFound},
-			"lease": {func() error { _, err := here.LeaseHolder(ctx, "l"); return err }, cluster.ErrNotFound},
+			"lease": {func() error { _, err := coordination.Of(here).LeaseHolder(ctx, "l"); return err }, cluster.ErrNotFound},
 		} {
 			if err := call.call(); !errors.Is(err, call.want) {
 				t.Errorf("no %s: got %v, want %v", what, err, call.want)

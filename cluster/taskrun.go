@@ -94,7 +94,7 @@ func (tr *taskRuns) search(ctx context.Context) error {
 			failed = cmp.Or(failed, err)
 			continue
 		}
-		if n.HasMember(run.Node) {
+		if (coordinator{n}).HasMember(run.Node) {
 			continue
 		}
 		since, ok := tr.suspects[run.Task]

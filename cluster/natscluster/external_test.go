@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // An externalServer is a NATS server that does not belong to a backend.
@@ -134,7 +135,7 @@ func TestStreamsGone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lease, err := nodes[0].Acquire(ctx, "lease")
+			lease, err := coordination.Of(nodes[0]).Acquire(ctx, "lease")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +155,7 @@ func TestStreamsGone(t *testing.T) {
 			if err := lease.Release(ctx); err != nil {
 				t.Error(err)
 			}
-			next, err := nodes[1].Acquire(ctx, "lease")
+			next, err := coordination.Of(nodes[1]).Acquire(ctx, "lease")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +164,7 @@ func TestStreamsGone(t *testing.T) {
 			}
 			eventually("the nodes see each other", func() error {
 				for i, n := range nodes {
-					if !n.HasMember(nodes[1-i].ID()) || n.Check(ctx) != nil {
+					if !coordination.Of(n).HasMember(nodes[1-i].ID()) || n.Check(ctx) != nil {
 						return errors.New("they do not")
 					}
 				}

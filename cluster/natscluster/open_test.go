@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // TestOptions checks that invalid options are rejected with a reason before a server starts.
@@ -164,13 +165,13 @@ func TestNodes(t *testing.T) {
 	if list, _ := nodes[2].Members(); len(list) != 3 {
 		t.Errorf("members of the last node: got %v", list)
 	}
-	l, err := nodes[0].Acquire(t.Context(), "job")
+	l, err := coordination.Of(nodes[0]).Acquire(t.Context(), "job")
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := make(chan *cluster.Lease)
+	next := make(chan coordination.Lease)
 	go func() {
-		l, err := nodes[1].Acquire(t.Context(), "job")
+		l, err := coordination.Of(nodes[1]).Acquire(t.Context(), "job")
 		if err != nil {
 			t.Error(err)
 		}

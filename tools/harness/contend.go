@@ -20,6 +20,7 @@ import (
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
 	"mcpwire/cluster/natscluster/history"
+	"mcpwire/internal/base/coordination"
 )
 
 // contenders are nodes in this process, each a client of the engine of one core node. They write
@@ -78,7 +79,7 @@ func startContenders(ctx context.Context, b *testbed, led *ledger, seed uint64) 
 // contend takes the lease again and again.
 func (c *contenders) contend(ctx context.Context, i int, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		l, err := c.nodes[i].Acquire(ctx, "lease")
+		l, err := coordination.Of(c.nodes[i]).Acquire(ctx, "lease")
 		if err != nil {
 			select {
 			case <-time.After(pollInterval):

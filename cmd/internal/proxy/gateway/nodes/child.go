@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
@@ -26,7 +26,7 @@ type child struct {
 	c     *Children
 	name  string
 	key   string
-	lease *cluster.Lease
+	lease coordination.Lease
 	// held ends when the lease is lost or the child ends.
 	held   context.Context
 	cancel context.CancelFunc
@@ -81,7 +81,7 @@ func (l *localEnd) abort() {
 
 // start makes the child for a lease, and releases the lease if it fails. The process starts with
 // the first message.
-func (c *Children) start(conf *config, key string, lease *cluster.Lease) (*child, error) {
+func (c *Children) start(conf *config, key string, lease coordination.Lease) (*child, error) {
 	ch := &child{c: c, name: conf.name, key: key, lease: lease, mixed: conf.mixed, unused: make(chan struct{}, 1), users: map[connection]struct{}{}}
 	ch.held, ch.cancel = context.WithCancel(context.Background())
 	o := conf.options

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/jsonrpc"
@@ -41,8 +42,10 @@ const (
 // Children are the processes of upstreams as one node of a cluster sees them. Use [New] to make
 // one, and close it before the node leaves.
 type Children struct {
-	node *cluster.Node
-	log  *slog.Logger
+	node coordination.Node
+	// members is cluster.Node.Members.
+	members func() (list []cluster.Member, changed <-chan struct{})
+	log     *slog.Logger
 	// ctx ends with Close.
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -60,9 +63,9 @@ type Children struct {
 
 // New returns the processes of a node. logger may be nil.
 func New(ctx context.Context, node *cluster.Node, logger *slog.Logger) (*Children, error) {
-	c := &Children{node: node, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), children: map[string]*child{}, searches: map[string]*search{}, tunnels: map[string]*tunnel{}}
+	c := &Children{node: coordination.Of(node), members: node.Members, log: cmp.Or(logger, slog.New(slog.DiscardHandler)), children: map[string]*child{}, searches: map[string]*search{}, tunnels: map[string]*tunnel{}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	if err := node.Handle(ctx, topic, c.receive); err != nil {
+	if err := c.node.Handle(ctx, topic, c.receive); err != nil {
 		return nil, fmt.Errorf("processes of upstreams: %w", err)
 	}
 	return c, nil
@@ -208,7 +211,7 @@ func (c *Children) suspect(conf *config, key, node string) {
 func (c *Children) search(ctx context.Context, conf *config, key, avoid string) (place, error) {
 	for {
 		lease, err := c.node.TryAcquire(ctx, key)
-		if errors.Is(err, cluster.ErrLeaseHeld) {
+		if errors.Is(err, coordination.ErrLeaseHeld) {
 			var holder string
 			holder, err = c.node.LeaseHolder(ctx, key)
 			switch {
@@ -232,7 +235,7 @@ func (c *Children) search(ctx context.Context, conf *config, key, avoid string) 
 }
 
 // waitForLease waits for a lease that its holder may no longer renew, until another node has it.
-func (c *Children) waitForLease(ctx context.Context, key, holder string) (*cluster.Lease, error) {
+func (c *Children) waitForLease(ctx context.Context, key, holder string) (coordination.Lease, error) {
 	ctx, stop := context.WithTimeout(ctx, maxLeaseWait)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -242,7 +245,7 @@ func (c *Children) waitForLease(ctx context.Context, key, holder string) (*clust
 	watching.Go(func() {
 		for wait.Sleep(ctx, holderInterval) {
 			if now, err := c.node.LeaseHolder(ctx, key); err == nil && now != holder && now != c.node.ID() {
-				cancel(cluster.ErrLeaseHeld)
+				cancel(coordination.ErrLeaseHeld)
 			}
 		}
 	})

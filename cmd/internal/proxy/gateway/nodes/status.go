@@ -25,7 +25,7 @@ const (
 // Status adds the nodes that run processes of the upstreams, with the state of these processes. It
 // asks the other nodes, and returns the names of those that have not answered.
 func (c *Children) Status(ctx context.Context, list []gateway.UpstreamStatus) (silent []string) {
-	members, _ := c.node.Members()
+	members, _ := c.members()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	places := make(chan struct{}, maxAsked)
