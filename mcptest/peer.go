@@ -82,8 +82,9 @@ func (a arrival) isLast() bool {
 	return a.err != nil && !bad
 }
 
-// NewPeer returns a peer that uses f, which may be an end of a [Pipe] or any other transport, for example a
-// jsonrpc.NewFramer over the process that stdio.Command starts. It closes f at the end of the test.
+// NewPeer returns a peer that uses f, which may be an end of a [Pipe] or any other transport, for
+// example a jsonrpc.NewFramer over the process that stdio.Command starts. It closes f at the end of
+// the test.
 func NewPeer(t testing.TB, f jsonrpc.Framer) *Peer {
 	t.Helper()
 	p := newPeer(t, f)

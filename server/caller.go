@@ -254,8 +254,8 @@ func WithPrincipalID(ctx context.Context, id string) context.Context {
 }
 
 // PrincipalID returns the id of the principal that the handler or the middleware with this context
-// acts for: that of auth.PrincipalOf(ctx) over HTTP, or that of [WithPrincipalID]. It is empty if the
-// caller is anonymous. It never depends on what a client says about itself.
+// acts for: that of auth.PrincipalOf(ctx) over HTTP, or that of [WithPrincipalID]. It is empty if
+// the caller is anonymous. It never depends on what a client says about itself.
 func PrincipalID(ctx context.Context) string {
 	if c := CallOf(ctx); c != nil {
 		return c.identity().principal

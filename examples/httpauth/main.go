@@ -108,7 +108,8 @@ func call(ctx context.Context, url string, show func(loginURL string), stdout io
 		return err
 	}
 	dial := &streamable.TransportOptions{HTTPClient: &http.Client{Transport: transport}}
-	c, err := client.Dial(ctx, streamable.NewTransport(url, dial), nil) // the user logs in meanwhile
+	// The user logs in meanwhile.
+	c, err := client.Dial(ctx, streamable.NewTransport(url, dial), nil)
 	if err != nil {
 		return err
 	}
