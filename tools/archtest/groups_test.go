@@ -63,7 +63,7 @@ var groups = []group{
 	{"inspect", []string{"cmd/internal/inspect/"}, []string{"base", "jsonrpc, mcp", "era", "stdio, streamable", "capture", "check", "trace"}},
 	// Traffic shown.
 	{"view", []string{"cmd/internal/view/"}, []string{"base", "jsonrpc, mcp", "schema", "era", "stdio, streamable", "capture", "check", "trace", "playback"}},
-	{"cli", []string{"cmd/internal/cli", "cmd/internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
+	{"cli", []string{"cmd/internal/cli/", "cmd/internal/demo", "cmd/mcpwire"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills", "capture", "check", "trace", "proxy", "playback", "inspect", "view"}},
 	// Programs for users to copy. No group may import them, and they import public packages only,
 	// see TestExamples.
 	{"examples", []string{"examples/", "mcpotel/example"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills", "bridge"}},
@@ -80,7 +80,17 @@ var modules = map[string][]string{
 	"auth":                              {"github.com/go-jose/go-jose/v4"},
 	"capture":                           {"github.com/klauspost/compress"},
 	"mcpotel/example":                   {"go.opentelemetry.io/otel"},
-	"cmd/internal/cli":                  {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term", "golang.org/x/sys"},
+	"cmd/internal/cli":                  {"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/internal/cli/call":             {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys", "golang.org/x/term"},
+	"cmd/internal/cli/check":            {"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/internal/cli/connect":          {"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/internal/cli/doctor":           {"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/internal/cli/kit":              {"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term"},
+	"cmd/internal/cli/record":           {"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/internal/cli/servers":          {"github.com/spf13/cobra"},
+	"cmd/internal/cli/show":             {"github.com/spf13/cobra"},
+	"cmd/internal/cli/sources":          {"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	"cmd/internal/cli/targets":          {"github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"cmd/internal/exit":                 {"golang.org/x/sys"},
 	"cmd/internal/inspect/hosts":        {"github.com/rogpeppe/go-internal/diff", "github.com/tailscale/hujson", "github.com/pelletier/go-toml/v2", "go.yaml.in/yaml/v4"},
 	"internal/proc/batchfile":           {"golang.org/x/sys"},
@@ -355,6 +365,15 @@ func TestNotLinked(t *testing.T) {
 			if path == p.top()+"/cluster" || path == p.top()+"/mcpotel" || strings.HasPrefix(path, "github.com/nats-io/") || strings.HasPrefix(path, "go.opentelemetry.io/") {
 				t.Errorf("%s reaches %s; 'go list -deps ./%[1]s' shows how", p.rel(), path)
 			}
+		}
+	}
+}
+
+// TestCommandLine checks that no package of the command line has more than 30 files.
+func TestCommandLine(t *testing.T) {
+	for _, p := range goList(t, platforms[0], "./cmd/internal/cli/...") {
+		if n := len(p.GoFiles); n > 30 {
+			t.Errorf("%s has %d files: move a part of it to another package", p.rel(), n)
 		}
 	}
 }

@@ -4,6 +4,15 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"mcpwire/cmd/internal/cli/call"
+	"mcpwire/cmd/internal/cli/check"
+	"mcpwire/cmd/internal/cli/connect"
+	"mcpwire/cmd/internal/cli/doctor"
+	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/record"
+	"mcpwire/cmd/internal/cli/servers"
+	"mcpwire/cmd/internal/cli/show"
 )
 
 // A command is a subcommand of mcpwire that is not built yet.
@@ -11,47 +20,47 @@ type command struct {
 	name string
 	// group is the heading of the help that the command is below.
 	group string
-	build func(*env) *cobra.Command
+	build func(*kit.Env) *cobra.Command
 }
 
 // commands returns all commands in the order of the help.
 func commands() []command {
 	return []command{
-		{"tap", groupRead, newTapCommand},
-		{"watch", groupRead, newWatchCommand},
-		{"show", groupRead, newShowCommand},
-		{"grep", groupRead, newGrepCommand},
-		{"stats", groupRead, newStatsCommand},
-		{"check", groupRead, newCheckCommand},
-		{"doctor", groupRead, newDoctorCommand},
-		{"diff", groupRead, newDiffCommand},
-		{"captures", groupRead, newCapturesCommand},
-		{"export", groupRead, newExportCommand},
-		{"import", groupRead, newImportCommand},
-		{"servers", groupRead, newServersCommand},
-		{"wrap", groupRead, newWrapCommand},
-		{"unwrap", groupRead, newUnwrapCommand},
+		{"tap", groupRead, record.NewTapCommand},
+		{"watch", groupRead, show.NewWatchCommand},
+		{"show", groupRead, show.NewShowCommand},
+		{"grep", groupRead, show.NewGrepCommand},
+		{"stats", groupRead, show.NewStatsCommand},
+		{"check", groupRead, check.NewCommand},
+		{"doctor", groupRead, doctor.NewCommand},
+		{"diff", groupRead, check.NewDiffCommand},
+		{"captures", groupRead, show.NewCapturesCommand},
+		{"export", groupRead, show.NewExportCommand},
+		{"import", groupRead, record.NewImportCommand},
+		{"servers", groupRead, servers.NewServersCommand},
+		{"wrap", groupRead, servers.NewWrapCommand},
+		{"unwrap", groupRead, servers.NewUnwrapCommand},
 		{"spec", groupRead, newSpecCommand},
 		{"mcp", groupRead, newMCPCommand},
-		{"install", groupRead, newInstallCommand},
-		{"uninstall", groupRead, newUninstallCommand},
-		{"info", groupHand, newInfoCommand},
-		{"list", groupHand, newListCommand},
-		{"call", groupHand, newCallCommand},
-		{"read", groupHand, newReadCommand},
-		{"prompt", groupHand, newPromptCommand},
-		{"complete", groupHand, newCompleteCommand},
-		{"skills", groupHand, newSkillsCommand},
-		{"ping", groupHand, newPingCommand},
-		{"send", groupHand, newSendCommand},
-		{"shell", groupHand, newShellCommand},
-		{"auth", groupHand, newAuthCommand},
-		{"bridge", groupConnect, newBridgeCommand},
-		{"gateway", groupConnect, newGatewayCommand},
-		{"mock", groupConnect, newMockCommand},
-		{"replay", groupConnect, newReplayCommand},
+		{"install", groupRead, servers.NewInstallCommand},
+		{"uninstall", groupRead, servers.NewUninstallCommand},
+		{"info", groupHand, call.NewInfoCommand},
+		{"list", groupHand, call.NewListCommand},
+		{"call", groupHand, call.NewCallCommand},
+		{"read", groupHand, call.NewReadCommand},
+		{"prompt", groupHand, call.NewPromptCommand},
+		{"complete", groupHand, call.NewCompleteCommand},
+		{"skills", groupHand, call.NewSkillsCommand},
+		{"ping", groupHand, call.NewPingCommand},
+		{"send", groupHand, call.NewSendCommand},
+		{"shell", groupHand, call.NewShellCommand},
+		{"auth", groupHand, call.NewAuthCommand},
+		{"bridge", groupConnect, connect.NewBridgeCommand},
+		{"gateway", groupConnect, connect.NewGatewayCommand},
+		{"mock", groupConnect, connect.NewMockCommand},
+		{"replay", groupConnect, connect.NewReplayCommand},
 		{"demo", groupBuild, newDemoCommand},
-		{"serve", groupBuild, newServeCommand},
+		{"serve", groupBuild, connect.NewServeCommand},
 		{"config", groupBuild, newConfigCommand},
 		{"version", groupBuild, newVersionCommand},
 	}

@@ -1,49 +1,19 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"net"
-	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/text/safe"
-	"mcpwire/cmd/internal/trace/captures"
 )
-
-// A config holds the user's defaults. Flags go before them.
-type config struct {
-	Web   webConfig   `json:"web,omitzero"`
-	Watch watchConfig `json:"watch,omitzero"`
-	// Redact is the default of --redact of tap, bridge, check and replay: "default" or "off".
-	Redact string `json:"redact,omitempty"`
-	// Headers are sent to servers, by the origin of their URL and by name. Variables are replaced
-	// as in --header.
-	Headers map[string]map[string]string `json:"headers,omitempty"`
-}
-
-type webConfig struct {
-	// Address is the address of watch --web without a value.
-	Address string `json:"address,omitempty"`
-}
-
-type watchConfig struct {
-	// Past is the default of watch --past. Nil means that of the program.
-	Past *int `json:"past,omitempty"`
-}
-
-// configNames lists the names in the file.
-func configNames() []string { return []string{"web", "address", "watch", "past", "redact", "headers"} }
 
 const configHelp = `The file is JSON, for example:
 
@@ -62,7 +32,7 @@ const configHelp = `The file is JSON, for example:
   headers      sent with each request to a server of this origin; ${VARIABLE} is
                replaced from the environment`
 
-func newConfigCommand(e *env) *cobra.Command {
+func newConfigCommand(e *kit.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "config path | show",
 		Short:   "show the file with your defaults",
@@ -70,7 +40,7 @@ func newConfigCommand(e *env) *cobra.Command {
 		Example: "  mcpwire config show\n  ${EDITOR:-vi} \"$(mcpwire config path)\"",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("config: unknown command %q (want path or show)%s", args[0], didYouMean(args[0], []string{"path", "show"}))
+				return exit.Usagef("config: unknown command %q (want path or show)%s", args[0], kit.DidYouMean(args[0], []string{"path", "show"}))
 			}
 			return exit.Usagef("config: missing the command: path or show")
 		},
@@ -81,11 +51,11 @@ func newConfigCommand(e *env) *cobra.Command {
 		Short:   "print the path of the file",
 		Long:    "Print the path of the file. The file may not exist yet.",
 		Example: "  mcpwire config path",
-		Args:    flagsOnly,
+		Args:    kit.FlagsOnly,
 		RunE: func(*cobra.Command, []string) error {
-			path, err := configPath()
+			path, err := targets.ConfigPath()
 			if err == nil {
-				_, err = fmt.Fprintln(e.stdout, path)
+				_, err = fmt.Fprintln(e.Stdout, path)
 			}
 			return err
 		},
@@ -94,22 +64,22 @@ func newConfigCommand(e *env) *cobra.Command {
 		Short:   "print the defaults in the file",
 		Long:    "Check the file, and print the defaults in it as JSON. Values of headers are not\nshown, except references to variables.",
 		Example: "  mcpwire config show",
-		Args:    flagsOnly,
+		Args:    kit.FlagsOnly,
 		RunE: func(*cobra.Command, []string) error {
-			conf, err := readConfig()
+			conf, err := targets.ReadConfig()
 			if err != nil {
 				return err
 			}
-			path, _ := configPath()
+			path, _ := targets.ConfigPath()
 			if _, err := os.Stat(path); err != nil {
-				fmt.Fprintf(e.stderr, "there is no %s\n", safe.Line(path))
+				fmt.Fprintf(e.Stderr, "there is no %s\n", safe.Line(path))
 			}
 			for _, headers := range conf.Headers {
 				for name, value := range headers {
 					headers[name] = hideLiterals(value)
 				}
 			}
-			enc := json.NewEncoder(e.stdout)
+			enc := json.NewEncoder(e.Stdout)
 			enc.SetEscapeHTML(false)
 			enc.SetIndent("", "  ")
 			return enc.Encode(conf)
@@ -123,109 +93,11 @@ func newConfigCommand(e *env) *cobra.Command {
 func hideLiterals(value string) string {
 	words := strings.Fields(value)
 	for i, w := range words {
-		if !variable().MatchString(w) && (i > 0 || len(words) == 1) {
+		if !targets.Variable().MatchString(w) && (i > 0 || len(words) == 1) {
 			words[i] = "~hidden~"
 		}
 	}
 	return strings.Join(words, " ")
-}
-
-// configPath returns the path of the file: config.json in MCPWIRE_HOME, or in the folder mcpwire of
-// the user's configuration.
-func configPath() (string, error) {
-	if home := os.Getenv(captures.HomeVariable); home != "" {
-		return filepath.Abs(filepath.Join(home, "config.json"))
-	}
-	dir, err := os.UserConfigDir()
-	return filepath.Join(dir, "mcpwire", "config.json"), err
-}
-
-// readConfig reads the file. A file that does not exist is empty.
-func readConfig() (*config, error) {
-	conf := new(config)
-	path, err := configPath()
-	if err != nil {
-		return conf, nil // without a home there is no file
-	}
-	bad := func(err error) error {
-		return exit.Fail(exit.Usage, "bad_config", "mcpwire config --help describes the file", fmt.Errorf("%s: %w", safe.Line(path), err))
-	}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return conf, nil
-	}
-	if err != nil {
-		return nil, bad(innermost(err))
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(conf); err != nil {
-		return nil, bad(configError(text, err))
-	}
-	if dec.More() {
-		return nil, bad(errors.New("something follows the object"))
-	}
-	if err := conf.check(); err != nil {
-		return nil, bad(err)
-	}
-	return conf, nil
-}
-
-// configError describes an error of the decoder, with the line or similar names.
-func configError(text []byte, err error) error {
-	if at, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("line %d: %w", 1+bytes.Count(text[:min(int(at.Offset), len(text))], []byte("\n")), err)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("line %d: the object has no end", 1+bytes.Count(text, []byte("\n")))
-	}
-	if at, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("line %d: %s: want %v, not %s", 1+bytes.Count(text[:min(int(at.Offset), len(text))], []byte("\n")), at.Field, at.Type, at.Value)
-	}
-	if _, name, ok := strings.Cut(err.Error(), "unknown field "); ok {
-		name = strings.Trim(name, `"`)
-		return fmt.Errorf("unknown name %q%s", name, didYouMean(name, configNames()))
-	}
-	return err
-}
-
-func (c *config) check() error {
-	if _, _, err := net.SplitHostPort(c.Web.Address); c.Web.Address != "" && err != nil {
-		return fmt.Errorf("web.address: want HOST:PORT, not %q", c.Web.Address)
-	}
-	if c.Watch.Past != nil && *c.Watch.Past < allPast {
-		return fmt.Errorf("watch.past: want a number of captures, or %d for all, not %d", allPast, *c.Watch.Past)
-	}
-	if !slices.Contains([]string{"", "default", "off"}, c.Redact) {
-		return fmt.Errorf("redact: want default or off, not %q", c.Redact)
-	}
-	for origin := range c.Headers {
-		u, err := url.Parse(origin)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "" || u.RawQuery != "" || u.User != nil {
-			return fmt.Errorf("headers: %q: want the origin of a URL, such as https://example.com", origin)
-		}
-	}
-	return nil
-}
-
-// headerLines returns the headers for a server's URL, as lines.
-func (c *config) headerLines(address string) []string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return nil
-	}
-	var lines []string
-	for origin, headers := range c.Headers {
-		o, err := url.Parse(origin)
-		if err != nil || o.Scheme != u.Scheme || !strings.EqualFold(o.Host, u.Host) {
-			continue
-		}
-		for name, value := range headers {
-			lines = append(lines, name+": "+value)
-		}
-	}
-	slices.Sort(lines)
-	return lines
 }
 
 // applyRedact sets --redact of a command to the user's default, unless it is given.
@@ -234,7 +106,7 @@ func applyRedact(cmd *cobra.Command) error {
 	if flag == nil || flag.Changed || !slices.Contains([]string{"tap", "bridge", "check", "replay"}, cmd.Name()) {
 		return nil
 	}
-	conf, err := readConfig()
+	conf, err := targets.ReadConfig()
 	if err != nil && (cmd.Name() == "tap" || cmd.Name() == "bridge") {
 		// A mistake in the file must not keep a host from its server.
 		fmt.Fprintf(cmd.ErrOrStderr(), "mcpwire: warning: %s\n", safe.Line(err.Error()))

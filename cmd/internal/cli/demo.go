@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -22,14 +23,14 @@ server's standard input, and ← a line from its standard output.
 On a terminal, lines are folded to 80 columns, or to COLUMNS, and colored unless
 NO_COLOR is set. Elsewhere, as in mcpwire demo | cat, each message is one line.`
 
-func newDemoCommand(e *env) *cobra.Command {
+func newDemoCommand(e *kit.Env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "show a real session, explained line by line",
 		Long:  demoLong,
 		Example: `  mcpwire demo
   mcpwire demo | cat`,
-		Args: flagsOnly,
+		Args: kit.FlagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), e) },
 	}
 }
@@ -88,7 +89,7 @@ func demoSteps() []demoStep {
 	}
 }
 
-func runDemo(ctx context.Context, e *env) error {
+func runDemo(ctx context.Context, e *kit.Env) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("demo: find this program: %w", err)
@@ -102,7 +103,7 @@ func runDemo(ctx context.Context, e *env) error {
 	defer child.Close()
 	stop := context.AfterFunc(ctx, func() { child.Close() })
 	defer stop()
-	d := &demoSession{screen: newScreen(e.stdout), child: child, framer: jsonrpc.NewFramer(child, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})}
+	d := &demoSession{Screen: kit.NewScreen(e.Stdout), child: child, framer: jsonrpc.NewFramer(child, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingLine})}
 	if err := d.play(); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
@@ -111,18 +112,18 @@ func runDemo(ctx context.Context, e *env) error {
 
 // A demoSession runs the steps and prints them.
 type demoSession struct {
-	*screen
+	*kit.Screen
 	child  *stdio.Process
 	framer jsonrpc.Framer
 }
 
 func (s *demoSession) play() error {
-	s.line(fmt.Sprintf("mcpwire serve runs as process %d; each line is one JSON text, in both directions.", s.child.Pid()))
+	s.Line(fmt.Sprintf("mcpwire serve runs as process %d; each line is one JSON text, in both directions.", s.child.Pid()))
 	for _, step := range demoSteps() {
 		if step.title != "" {
-			s.title(step.title)
+			s.Title(step.title)
 		}
-		s.print(cyan, "→", step.send, step.meaning)
+		s.print(kit.Cyan, "→", step.send, step.meaning)
 		if _, err := io.WriteString(s.child, step.send+"\n"); err != nil {
 			return err
 		}
@@ -159,40 +160,40 @@ func (s *demoSession) answer(want demoAnswer) error {
 func answerColor(m *jsonrpc.Message) string {
 	switch m.Kind {
 	case jsonrpc.KindError:
-		return red
+		return kit.Red
 	case jsonrpc.KindNotification:
-		return yellow
+		return kit.Yellow
 	}
 	members := jsonwire.ObjectMembers(m.Result)
 	for members.Next() {
 		if members.KeyIs("isError") && string(members.Value()) == "true" {
-			return red
+			return kit.Red
 		}
 	}
-	return green
+	return kit.Green
 }
 
 func (s *demoSession) print(style, arrow, line, meaning string) {
-	s.message(style, arrow, line)
-	s.note(meaning)
+	s.Message(style, arrow, line)
+	s.Note(meaning)
 }
 
 // shutdown ends the session as the specification requires: it closes the server's standard input
 // and waits.
 func (s *demoSession) shutdown() error {
-	s.title("The end")
+	s.Title("The end")
 	if err := s.child.CloseWrite(); err != nil {
 		return err
 	}
-	s.print(cyan, "→", "(end of input)", "the host closes the pipe; the protocol has no closing message")
+	s.print(kit.Cyan, "→", "(end of input)", "the host closes the pipe; the protocol has no closing message")
 	if line, err := s.framer.ReadFrame(); err != io.EOF {
 		return fmt.Errorf("after the end of input came %q, %v", line, err)
 	}
 	if err := s.child.Wait(); err != nil {
 		return err
 	}
-	s.print(green, "←", "(end of output, exit status 0)", "the server finished accepted requests and exited")
-	s.printf("\n")
-	s.line("mcpwire serve --help shows how a host starts this server.")
-	return s.err
+	s.print(kit.Green, "←", "(end of output, exit status 0)", "the server finished accepted requests and exited")
+	s.Printf("\n")
+	s.Line("mcpwire serve --help shows how a host starts this server.")
+	return s.Err
 }

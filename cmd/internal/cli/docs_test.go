@@ -18,6 +18,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"mcpwire/cmd/internal/cli/connect"
+	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/internal/era"
 	"mcpwire/mcp"
 )
@@ -80,7 +82,7 @@ func goTool(t *testing.T, args ...string) string {
 // it is JSON.
 func TestHostConfiguration(t *testing.T) {
 	var compact [2]bytes.Buffer
-	_, help, _ := strings.Cut(newServeCommand(&env{}).Long, "\"servers\"):\n")
+	_, help, _ := strings.Cut(connect.NewServeCommand(&kit.Env{}).Long, "\"servers\"):\n")
 	help, _, _ = strings.Cut(help, "\n\nGive ")
 	for i, text := range []string{fenced(t, readDoc(t, "README.md"), "json"), help} {
 		if err := json.Compact(&compact[i], []byte(text)); err != nil {

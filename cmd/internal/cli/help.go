@@ -10,11 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
 )
-
-// helpWidth is the width of the help, in columns.
-const helpWidth = 80
 
 // helpScreen is the number of lines that the help of --help may have.
 const helpScreen = 40
@@ -90,18 +89,15 @@ func reflow(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
 		lines := strings.Split(p, "\n")
-		long := func(line string) bool { return utf8.RuneCountInString(line) > helpWidth }
+		long := func(line string) bool { return utf8.RuneCountInString(line) > kit.HelpWidth }
 		if slices.ContainsFunc(lines, long) && !strings.Contains(p, "\n ") && !strings.HasPrefix(p, " ") {
-			f := newFolder(false, helpWidth, 0, 0)
-			f.words(strings.Join(lines, " "), "")
+			f := kit.NewFolder(false, kit.HelpWidth, 0, 0)
+			f.Words(strings.Join(lines, " "), "")
 			paragraphs[i] = f.String()
 		}
 	}
 	return strings.Join(paragraphs, "\n\n")
 }
-
-// ofTarget is the annotation of the flags, shared by many commands, that say how to reach a server.
-const ofTarget = "target"
 
 // synopsis returns how to call a command.
 func synopsis(c *cobra.Command) string {
@@ -115,7 +111,7 @@ func synopsis(c *cobra.Command) string {
 func flagGroups(c *cobra.Command) (own, target *pflag.FlagSet) {
 	own, target = pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, ok := f.Annotations[ofTarget]; ok {
+		if _, ok := f.Annotations[kit.OfTarget]; ok {
 			target.AddFlag(f)
 		} else {
 			own.AddFlag(f)
@@ -126,7 +122,7 @@ func flagGroups(c *cobra.Command) (own, target *pflag.FlagSet) {
 
 func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	if flags.HasAvailableFlags() {
-		b.WriteString("\n" + title + "\n" + strings.TrimRight(flags.FlagUsagesWrapped(helpWidth), "\n ") + "\n")
+		b.WriteString("\n" + title + "\n" + strings.TrimRight(flags.FlagUsagesWrapped(kit.HelpWidth), "\n ") + "\n")
 	}
 }
 
@@ -151,7 +147,7 @@ func writeFlagLines(b *strings.Builder, flags *pflag.FlagSet) {
 	})
 	b.WriteString("\nFlags:\n")
 	for i, name := range names {
-		fmt.Fprintf(b, "%-*s  %s\n", widest, name, firstClauses(texts[i], helpWidth-widest-2))
+		fmt.Fprintf(b, "%-*s  %s\n", widest, name, firstClauses(texts[i], kit.HelpWidth-widest-2))
 	}
 }
 
@@ -201,17 +197,17 @@ func writeNames(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	if names == nil {
 		return
 	}
-	f := newFolder(false, helpWidth, 2, 2)
-	f.words(strings.Join(names, "  "), "")
+	f := kit.NewFolder(false, kit.HelpWidth, 2, 2)
+	f.Words(strings.Join(names, "  "), "")
 	b.WriteString("\n" + title + "\n  " + f.String() + "\n")
 }
 
 // writeTargetHelp writes the help that the commands with a target have in common.
 func writeTargetHelp(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString(targetHelp + "\n")
+	b.WriteString(targets.Help + "\n")
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(targetFlags).register(flags)
+	new(targets.Flags).Register(flags)
 	writeFlags(&b, "Flags:", flags)
 	_, err := io.WriteString(w, b.String())
 	return err

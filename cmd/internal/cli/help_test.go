@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"mcpwire/cmd/internal/cli/kit"
 )
 
 // TestHelp checks the help of every command: it fits into 80 columns with its examples, has
@@ -43,7 +45,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: --help has %d lines with %d flags", c.CommandPath(), n, flagCount)
 		}
 		for line := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > kit.HelpWidth {
 				t.Errorf("%s: %d columns: %s", c.CommandPath(), n, line)
 			}
 		}
@@ -60,7 +62,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%s: flags in the wrong group:\n%s", c.CommandPath(), b.String())
 		}
 	}
-	walk(newRoot(&env{}, nil))
+	walk(newRoot(&kit.Env{}, nil))
 	var b bytes.Buffer
 	if err := writeTargetHelp(&b); err != nil {
 		t.Fatal(err)
@@ -82,7 +84,7 @@ func TestShortHelp(t *testing.T) {
 		{"export", "Convert captures to the formats of other tools.\n\nUsage: "},
 		{"gateway", "Usage: mcpwire gateway [FLAGS] FILE |"},
 	} {
-		c, _, err := newRoot(&env{}, []string{tt.command}).Find([]string{tt.command})
+		c, _, err := newRoot(&kit.Env{}, []string{tt.command}).Find([]string{tt.command})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,7 @@ func TestShortHelp(t *testing.T) {
 func TestCommandsFor(t *testing.T) {
 	for _, c := range commands() {
 		var got []string
-		for _, sub := range newRoot(&env{}, []string{c.name, "--json"}).Commands() {
+		for _, sub := range newRoot(&kit.Env{}, []string{c.name, "--json"}).Commands() {
 			got = append(got, sub.Name())
 		}
 		if diff := cmp.Diff([]string{c.name}, got); diff != "" {
@@ -115,7 +117,7 @@ func TestCommandsFor(t *testing.T) {
 }
 
 func TestSimilarFlag(t *testing.T) {
-	c, _, err := newRoot(&env{}, nil).Find([]string{"call"})
+	c, _, err := newRoot(&kit.Env{}, nil).Find([]string{"call"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestSimilarFlag(t *testing.T) {
 		{"--colour", ""},
 		{"-x", ""},
 	} {
-		if got := similarFlag(c, tt.name); got != tt.want {
+		if got := kit.SimilarFlag(c, tt.name); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/sources"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
 	"mcpwire/cmd/internal/text/safe"
@@ -47,7 +49,7 @@ type agentServer struct {
 	run func(ctx context.Context, args []string, stdout, stderr *outputPage) int
 }
 
-func newMCPCommand(e *env) *cobra.Command {
+func newMCPCommand(e *kit.Env) *cobra.Command {
 	a := &agentServer{run: runForAgent}
 	c := &cobra.Command{
 		Use:   "mcp [FLAGS]",
@@ -56,7 +58,7 @@ func newMCPCommand(e *env) *cobra.Command {
 		Example: `  mcpwire mcp
   mcpwire mcp --allow-calls
   claude mcp add mcpwire -- mcpwire mcp`,
-		Args: flagsOnly,
+		Args: kit.FlagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), e) },
 	}
 	c.Flags().BoolVar(&a.allowCalls, "allow-calls", false, "also offer a tool that calls the tools of configured servers")
@@ -65,16 +67,16 @@ func newMCPCommand(e *env) *cobra.Command {
 }
 
 // serve serves until the input ends.
-func (a *agentServer) serve(ctx context.Context, e *env) error {
-	handler := stdio.NewLogHandler(e.stderr, nil)
+func (a *agentServer) serve(ctx context.Context, e *kit.Env) error {
+	handler := stdio.NewLogHandler(e.Stderr, nil)
 	defer handler.Close()
 	srv, err := a.server(slog.New(handler))
 	if err != nil {
 		return err
 	}
 	cfg := stdio.Config{Logger: slog.New(handler)}
-	if out, ok := e.stdout.(*os.File); ok && (e.stdin != os.Stdin || out != os.Stdout) {
-		cfg.Stdin, cfg.Stdout = e.stdin, out
+	if out, ok := e.Stdout.(*os.File); ok && (e.Stdin != os.Stdin || out != os.Stdout) {
+		cfg.Stdin, cfg.Stdout = e.Stdin, out
 	}
 	return cfg.Serve(ctx, srv)
 }
@@ -344,7 +346,7 @@ type diffInput struct {
 func (a *agentServer) diff(in *diffInput) (commandLine, error) {
 	args := []string{"diff"}
 	for _, side := range []string{in.Before, in.After} {
-		if name, ok := strings.CutPrefix(side, ofLive); ok {
+		if name, ok := strings.CutPrefix(side, sources.OfLive); ok {
 			target, err := agentTarget(name)
 			if err != nil {
 				return commandLine{}, err
@@ -352,7 +354,7 @@ func (a *agentServer) diff(in *diffInput) (commandLine, error) {
 			args = append(args, target)
 			continue
 		}
-		files, err := a.files(strings.TrimPrefix(side, ofCapture))
+		files, err := a.files(strings.TrimPrefix(side, sources.OfCapture))
 		if err != nil {
 			return commandLine{}, err
 		}
@@ -474,7 +476,7 @@ func (a *agentServer) call(in *callInput) (commandLine, error) {
 	if in.Arguments == nil {
 		arguments = []byte("{}")
 	}
-	args := []string{"call", ofLive + in.Server, in.Tool, "--args=" + string(arguments), "--elicit=decline"}
+	args := []string{"call", sources.OfLive + in.Server, in.Tool, "--args=" + string(arguments), "--elicit=decline"}
 	if !configured.IsRemote() {
 		args = append(args, "--tap")
 	}
@@ -485,7 +487,7 @@ func (a *agentServer) call(in *callInput) (commandLine, error) {
 // with a URL, a path or a flag, text that it has read could choose what is started or reached.
 func agentTarget(name string) (string, error) {
 	_, err := configuredServer(name)
-	return ofLive + name, err
+	return sources.OfLive + name, err
 }
 
 // configuredServer returns the configured server with a name. The user must have allowed a server
@@ -518,10 +520,10 @@ func configuredServer(name string) (hosts.Server, error) {
 // files returns the files of the capture of that name, or of the newest captures. It refuses paths,
 // and captures that were recorded without redaction.
 func (a *agentServer) files(name string) ([]string, error) {
-	name = strings.TrimPrefix(name, ofCapture)
+	name = strings.TrimPrefix(name, sources.OfCapture)
 	var found []captures.Info
 	if name == "" {
-		newest, err := newestCaptures()
+		newest, err := sources.Newest()
 		if err != nil {
 			return nil, fmt.Errorf("%w: nothing is recorded; mcpwire wrap NAME records what a host and a server say", err)
 		}

@@ -1,5 +1,6 @@
-// Package cli implements the mcpwire command: one file per subcommand, with its flags and output.
-// Data goes to stdout, everything else to stderr.
+// Package cli is the mcpwire command: it builds the tree of commands. The packages below have the
+// commands, one file each, with its flags and output. Data goes to stdout, everything else to
+// stderr.
 package cli
 
 import (
@@ -14,34 +15,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/internal/base/wait"
 )
 
-// An env is the environment that a command runs in.
-type env struct {
-	stdin          *os.File
-	stdout, stderr io.Writer
-	// prompter asks the user on stdin and stderr. All commands share it, so that input it has
-	// buffered is not lost.
-	prompter *linePrompter
-	// errors is the format of errors.
-	errors exit.Format
-	// json reports whether the command line has --json.
-	json bool
-}
-
-// canAsk reports whether a user at a terminal can answer questions.
-func (e *env) canAsk() bool {
-	return isTerminal(e.stdin) && writerIsTerminal(e.stderr) && os.Getenv("CI") == ""
-}
-
 // Run runs the command line args, without the program's name, and returns the exit status.
 func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.Writer) int {
-	e := &env{stdin, stdout, stderr, &linePrompter{in: stdin, out: stderr}, exit.FormatOf(args), exit.AsksForJSON(args)}
+	e := &kit.Env{
+		Stdin: stdin, Stdout: stdout, Stderr: stderr, Prompter: &kit.Prompter{In: stdin, Out: stderr},
+		Errors: exit.FormatOf(args), JSON: exit.AsksForJSON(args),
+	}
 	root := newRoot(e, args)
 	root.SetArgs(args)
 	help := &helpWriter{w: stdout}
@@ -54,7 +40,7 @@ func Run(ctx context.Context, args []string, stdin *os.File, stdout, stderr io.W
 	if status == 0 && ctx.Err() != nil {
 		status = exit.Interrupted
 	}
-	return exit.Report(stderr, e.errors, err, status)
+	return exit.Report(stderr, e.Errors, err, status)
 }
 
 // A helpWriter remembers write errors, which cobra ignores.
@@ -80,7 +66,7 @@ const (
 )
 
 // newRoot returns the root command with the subcommands that the command line args needs.
-func newRoot(e *env, args []string) *cobra.Command {
+func newRoot(e *kit.Env, args []string) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root := &cobra.Command{
 		Use:           "mcpwire",
@@ -94,9 +80,9 @@ func newRoot(e *env, args []string) *cobra.Command {
 	root.Flags().Bool("version", false, "print the version")
 	root.Flags().BoolP("help", "h", false, "print this help")
 	root.PersistentFlags().Var(new(exit.FormatFlag), "errors", "format of errors: `text` or json")
-	root.SetIn(e.stdin)
-	root.SetErr(e.stderr)
-	root.SetFlagErrorFunc(flagError)
+	root.SetIn(e.Stdin)
+	root.SetErr(e.Stderr)
+	root.SetFlagErrorFunc(kit.FlagError)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) { _ = writeHelp(c.OutOrStdout(), c) })
 	root.SetUsageFunc(func(c *cobra.Command) error { return writeHelp(c.OutOrStderr(), c) })
 	root.AddGroup(
@@ -158,7 +144,7 @@ func addCompletion(root *cobra.Command) {
 		if args := cmd.Flags().Args(); cmd == c && len(args) > 0 {
 			return unknown(args)
 		}
-		return flagError(cmd, err)
+		return kit.FlagError(cmd, err)
 	})
 }
 
@@ -177,7 +163,7 @@ func finish(c *cobra.Command) {
 			return run(cmd, args)
 		}
 	}
-	if _, own := c.Annotations[ownSignals]; !own && c.RunE != nil {
+	if _, own := c.Annotations[kit.OwnSignals]; !own && c.RunE != nil {
 		handleSignals(c)
 	}
 	for _, sub := range c.Commands() {
@@ -186,33 +172,19 @@ func finish(c *cobra.Command) {
 }
 
 // runRoot handles a command line without a command or with an unknown one.
-func runRoot(cmd *cobra.Command, e *env, args []string) error {
+func runRoot(cmd *cobra.Command, e *kit.Env, args []string) error {
 	if v, _ := cmd.Flags().GetBool("version"); v && len(args) == 0 {
-		_, err := io.WriteString(e.stdout, build.Text())
+		_, err := io.WriteString(e.Stdout, build.Text())
 		return err
 	}
 	if len(args) > 0 {
-		return unknownCommand(cmd, args[0])
+		return kit.UnknownCommand(cmd, args[0])
 	}
-	cmd.SetOut(e.stderr)
+	cmd.SetOut(e.Stderr)
 	if err := cmd.Help(); err != nil {
 		return err
 	}
 	return exit.Usagef("missing command: see above, or start with: mcpwire demo")
-}
-
-func unknownCommand(root *cobra.Command, name string) error {
-	var names []string
-	for _, c := range root.Root().Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	const help = "mcpwire help lists all commands"
-	if similar := nearest(name, names); name != "" && len(similar) > 0 {
-		return exit.UsageHintf(help, "unknown command %q: did you mean %s?", name, strings.Join(similar, " or "))
-	}
-	return exit.UsageHintf(help, "unknown command %q", name)
 }
 
 func newHelpCommand() *cobra.Command {
@@ -238,7 +210,7 @@ func newHelpCommand() *cobra.Command {
 			}
 			found, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 && !found.HasParent() {
-				return unknownCommand(c, args[0])
+				return kit.UnknownCommand(c, args[0])
 			}
 			if len(rest) > 0 {
 				return exit.Usagef("help: unexpected argument %q (help takes one command)", rest[0])
@@ -247,44 +219,6 @@ func newHelpCommand() *cobra.Command {
 		},
 	}
 }
-
-// flagError turns an error of package pflag into a usageError that names the command and has a
-// hint.
-func flagError(cmd *cobra.Command, err error) error {
-	if rest := cmd.Flags().Args(); !cmd.HasParent() && len(rest) > 0 {
-		return unknownCommand(cmd, rest[0]) // whose flags are unknown, too
-	}
-	help := cmd.CommandPath() + " --help lists the flags"
-	switch e := err.(type) {
-	case *pflag.NotExistError:
-		name := "--" + e.GetSpecifiedName()
-		if e.GetSpecifiedShortnames() != "" {
-			name = "-" + e.GetSpecifiedName()
-		}
-		return exit.UsageHintf(help, "%s: unknown flag %s%s", cmd.Name(), name, similarFlag(cmd, name))
-	case *pflag.ValueRequiredError:
-		return exit.UsageHintf(help, "%s: flag --%s needs a value", cmd.Name(), e.GetFlag().Name)
-	case *pflag.InvalidValueError:
-		cause := e.Unwrap().Error()
-		if e.GetFlag().Value.Type() == "bool" {
-			cause = "want true or false, or the flag alone"
-		}
-		return exit.Usagef("%s: invalid value %q for flag --%s: %s", cmd.Name(), e.GetValue(), e.GetFlag().Name, cause)
-	}
-	return exit.UsageHintf(help, "%s: %w", cmd.Name(), err)
-}
-
-// flagsOnly returns an error if there are arguments.
-func flagsOnly(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return exit.UsageHintf(cmd.CommandPath()+" --help lists the flags", "%s: unexpected argument %q: it takes flags only", cmd.Name(), args[0])
-	}
-	return nil
-}
-
-// ownSignals is the annotation of commands that handle signals themselves, such as servers and
-// taps.
-const ownSignals = "signals"
 
 // signalKey is the annotation of the root command that holds the exit status for a received signal.
 const signalKey = "signal"

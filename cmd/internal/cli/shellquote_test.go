@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/cmd/internal/cli/kit"
 )
 
 // metacharacters are texts that a shell would act on if they were not quoted.
@@ -60,11 +62,11 @@ func runShell(t *testing.T, line string) []string {
 
 func TestShellLine(t *testing.T) {
 	argv := append([]string{"mcpwire", "check", "--"}, metacharacters...)
-	if diff := cmp.Diff(argv, runShell(t, shellLine(argv...))); diff != "" {
+	if diff := cmp.Diff(argv, runShell(t, kit.ShellLine(argv...))); diff != "" {
 		t.Errorf("what the shell ran differs (-want +got):\n%s", diff)
 	}
 	for _, s := range metacharacters {
-		if got := runShell(t, shellLine("mcpwire", s)); !cmp.Equal(got, []string{"mcpwire", s}) {
+		if got := runShell(t, kit.ShellLine("mcpwire", s)); !cmp.Equal(got, []string{"mcpwire", s}) {
 			t.Errorf("%q became %q", s, got)
 		}
 	}
@@ -80,7 +82,7 @@ func TestShellLinePlain(t *testing.T) {
 		{[]string{"a", "b\nc"}, `a 'b\nc'`},
 		{[]string{"a", "\x1b[31m"}, `a '\x1b[31m'`},
 	} {
-		if got := shellLine(tt.argv...); got != tt.want {
+		if got := kit.ShellLine(tt.argv...); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.argv, got, tt.want)
 		}
 	}
@@ -130,19 +132,19 @@ func TestSecretNames(t *testing.T) {
 		{[]string{"x", "--path=" + secret}, `x --path="$SECRET_PATH"`, nil},
 		{[]string{"env", "TOKEN=" + secret, "TOKEN=" + other}, `env TOKEN="$TOKEN" TOKEN="$TOKEN_2"`, nil},
 	} {
-		n := newSecretNames()
-		args := n.args(tt.argv...)
-		if got := shellText(args); got != tt.want {
+		n := kit.NewSecretNames()
+		args := n.Args(tt.argv...)
+		if got := kit.ShellText(args); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.argv, got, tt.want)
 		}
 		for i, want := range tt.text {
-			if got := args[i].text(); got != want {
+			if got := args[i].Text(); got != want {
 				t.Errorf("%q: argument %d is %s, want %s", tt.argv, i, got, want)
 			}
 		}
 	}
-	n := newSecretNames()
-	if got, want := shellText([]shellArg{n.url("https://u:p@h.example/mcp?api_key=" + secret + "&x=1")}), `https://h.example/mcp'?api_key='"$API_KEY"'&x=1'`; !strings.HasSuffix(got, `"$API_KEY"'&x=1'`) || strings.Contains(got, "u:p") {
+	n := kit.NewSecretNames()
+	if got, want := kit.ShellText([]kit.Arg{n.URL("https://u:p@h.example/mcp?api_key=" + secret + "&x=1")}), `https://h.example/mcp'?api_key='"$API_KEY"'&x=1'`; !strings.HasSuffix(got, `"$API_KEY"'&x=1'`) || strings.Contains(got, "u:p") {
 		t.Errorf("URL: %s, want %s", got, want)
 	}
 }

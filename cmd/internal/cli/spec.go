@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/specref"
 	"mcpwire/mcp"
 )
 
-func newSpecCommand(e *env) *cobra.Command {
+func newSpecCommand(e *kit.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "spec [METHOD|CODE|FIELD|HEADER|TYPE|WORDS...] [flags]",
 		Short: "look up a term in the specification, or search for words, offline",
@@ -90,18 +91,18 @@ func parseSpecArgs(cmd *cobra.Command, args []string) (words []string, err error
 }
 
 // writeSpec writes the meaning of a term, or what a search for words finds.
-func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
+func writeSpec(e *kit.Env, words []string, revs []mcp.Revision, asJSON bool) error {
 	book := specref.Open()
-	style := specref.Style{Width: helpWidth}
-	if p := newScreen(e.stdout).paint; p {
-		style.Strong = func(text string) string { return p.in(bold, text) }
-		style.Faint = func(text string) string { return p.in(dim, text) }
+	style := specref.Style{Width: kit.HelpWidth}
+	if p := kit.NewScreen(e.Stdout).Paint; p {
+		style.Strong = func(text string) string { return p.In(kit.Bold, text) }
+		style.Faint = func(text string) string { return p.In(kit.Dim, text) }
 	}
 	if len(words) == 0 {
 		if asJSON {
 			return writeSpecJSON(e, book.Index())
 		}
-		return specref.WriteIndex(e.stdout, book.Index(), style)
+		return specref.WriteIndex(e.Stdout, book.Index(), style)
 	}
 	query := strings.Join(words, " ")
 	entries := book.Lookup(query, revs)
@@ -111,12 +112,12 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 		isName := len(similar) > 0 && strings.ToLower(query) != query
 		if hits := book.Search(query, revs); len(hits) > 0 && !isPath && !isName {
 			if len(similar) > 0 {
-				fmt.Fprintf(e.stderr, "terms like it: %s\n", strings.Join(similar, ", "))
+				fmt.Fprintf(e.Stderr, "terms like it: %s\n", strings.Join(similar, ", "))
 			}
 			if asJSON {
 				return writeSpecJSON(e, hits)
 			}
-			return specref.WriteHits(e.stdout, hits, style)
+			return specref.WriteHits(e.Stdout, hits, style)
 		}
 		if len(similar) > 0 {
 			return exit.Usagef("spec: unknown term %.100q: did you mean %s?", query, strings.Join(similar, " or "))
@@ -126,10 +127,10 @@ func writeSpec(e *env, words []string, revs []mcp.Revision, asJSON bool) error {
 	if asJSON {
 		return writeSpecJSON(e, entries)
 	}
-	return specref.Write(e.stdout, entries, style)
+	return specref.Write(e.Stdout, entries, style)
 }
 
-func writeSpecJSON(e *env, v any) error {
+func writeSpecJSON(e *kit.Env, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -137,6 +138,6 @@ func writeSpecJSON(e *env, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	_, err := e.stdout.Write(b.Bytes())
+	_, err := e.Stdout.Write(b.Bytes())
 	return err
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"mcpwire/cmd/internal/build"
+	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/mcp"
 )
 
-func newVersionCommand(e *env) *cobra.Command {
+func newVersionCommand(e *kit.Env) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
@@ -18,13 +19,13 @@ func newVersionCommand(e *env) *cobra.Command {
 		Long:  "Print the version, the supported revisions of MCP, and build information.",
 		Example: `  mcpwire version
   mcpwire version --json | jq -r .version`,
-		Args: flagsOnly,
+		Args: kit.FlagsOnly,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				revision, day := build.From()
-				return writeJSON(e.stdout, versionJSON{build.Version, revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				return kit.WriteJSON(e.Stdout, versionJSON{build.Version, revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			_, err := io.WriteString(e.stdout, build.Text())
+			_, err := io.WriteString(e.Stdout, build.Text())
 			return err
 		},
 	}

@@ -1,0 +1,187 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/targets"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/text/safe"
+	"mcpwire/internal/era"
+	"mcpwire/internal/text/clip"
+	"mcpwire/mcp"
+)
+
+const infoLong = `Connect to a server and print its description of itself: era and revision,
+capabilities, instructions, the number of items it offers, and the time it took.
+
+--probe connects once for each known revision, to a new process for a stdio
+server, and reports which revisions the server speaks.
+
+--json prints the result of server/discover, or of initialize, exactly as
+received; with --probe, it prints a line for each revision.`
+
+const infoExample = `  mcpwire info -- mcpwire serve
+  mcpwire info https://mcp.example.com/mcp --probe
+  mcpwire info claude-desktop:files --json`
+
+func NewInfoCommand(e *kit.Env) *cobra.Command {
+	v := &infoVerb{}
+	c := &cobra.Command{
+		Use:     "info TARGET [FLAGS]",
+		Short:   "show the identity and capabilities of a server",
+		Long:    infoLong,
+		Example: infoExample,
+	}
+	c.Flags().BoolVar(&v.probe, "probe", false, "try each revision on a separate connection")
+	return newVerbCommand(e, c, v)
+}
+
+// An infoVerb shows how a server describes itself.
+type infoVerb struct {
+	json, probe bool
+}
+
+func (v *infoVerb) register(fs *pflag.FlagSet) {
+	fs.BoolVar(&v.json, "json", false, "print the server's description of itself exactly as received")
+}
+
+func (v *infoVerb) parse(args []string) error {
+	if len(args) > 0 {
+		return exit.Usagef("info: unexpected argument %q", clip.Characters(args[0], 60))
+	}
+	return nil
+}
+
+func (v *infoVerb) run(ctx context.Context, s *session) error {
+	method := mcp.MethodInitialize
+	if s.Revision().Modern() {
+		method = mcp.MethodDiscover
+	}
+	greeting, describeTime := s.d.Greeting, s.d.DescribeTime
+	if v.json {
+		if greeting == nil {
+			return exit.Fail(exit.Unexpected, "failed", "", errors.New("the server did not describe itself"))
+		}
+		return s.writeValue(greeting)
+	}
+	info := s.Profile().Server
+	rows := [][2]string{
+		{"server", strings.TrimSpace(safe.Line(info.Name) + " " + safe.Line(info.Version))},
+	}
+	add := func(name, text string) {
+		if text != "" {
+			rows = append(rows, [2]string{name, text})
+		}
+	}
+	add("title", safe.Clip(info.Title, 200))
+	add("about", safe.Clip(info.Description, 500))
+	add("website", safe.Clip(info.WebsiteURL, 300))
+	add("target", targetText(s.d))
+	add("era", targets.EraName(s.Revision()))
+	add("revision", s.Revision().String())
+	add("versions", versionsText(greeting))
+	add("capabilities", capabilitiesText(s.Profile().Capabilities))
+	offers, listed, listErr := s.count(ctx)
+	add("offers", offers)
+	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", kit.ShortTime(s.d.Took), method, kit.ShortTime(describeTime), kit.ShortTime(listed)))
+	if text := s.Profile().Instructions; text != "" {
+		add("instructions", clip.Characters(strings.ReplaceAll(safe.Text(strings.TrimSpace(text)), "\n", "\n              "), 8000))
+	}
+	for _, row := range rows {
+		if err := s.write(fmt.Sprintf("%-13s %s\n", row[0], row[1])); err != nil {
+			return err
+		}
+	}
+	return listErr
+}
+
+// targetText says how the server was reached.
+func targetText(d *targets.Dialer) string {
+	switch {
+	case d.Target.IsStdio():
+		return "stdio, " + d.Target.Name
+	case d.Target.Transport == targets.TransportSSE:
+		return "HTTP+SSE, " + d.Target.Name
+	}
+	return "HTTP, " + d.Target.Name
+}
+
+// versionsText returns the revisions that a DiscoverResult lists.
+func versionsText(greeting json.RawMessage) string {
+	var r struct {
+		SupportedVersions []string `json:"supportedVersions"`
+	}
+	if json.Unmarshal(greeting, &r) != nil {
+		return ""
+	}
+	return safe.Clip(strings.Join(r.SupportedVersions, ", "), 500)
+}
+
+// capabilitiesText returns the capabilities, each with its members.
+func capabilitiesText(c mcp.ServerCapabilities) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(mcp.Append(nil, &c, mcp.RevisionNone), &all) != nil || len(all) == 0 {
+		return "none"
+	}
+	var list []string
+	for name, value := range all {
+		text := safe.Line(name)
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(value, &inner) == nil {
+			var set []string
+			for member, on := range inner {
+				if string(on) != "false" {
+					set = append(set, safe.Line(member))
+				}
+			}
+			slices.Sort(set)
+			if set != nil {
+				text += " (" + strings.Join(set, ", ") + ")"
+			}
+		}
+		list = append(list, text)
+	}
+	slices.Sort(list)
+	return clip.Characters(strings.Join(list, ", "), 2000)
+}
+
+// count returns how much the server offers. It continues after a list that fails.
+func (s *session) count(ctx context.Context) (text string, took time.Duration, err error) {
+	start := time.Now()
+	var parts []string
+	for _, kind := range DeclaredKinds(s.Profile().Capabilities) {
+		n := 0
+		failed := EachPage(s.notes, nil, func(cursor *string, pages *era.Pages) (*string, error) {
+			_, entries, next, err := FetchPage(ctx, s.Client, kind, cursor, pages)
+			n += len(entries)
+			return next, err
+		})
+		if IsNone(kind, failed) {
+			failed = nil
+		}
+		name := kind
+		if n == 1 {
+			name = strings.TrimSuffix(kind, "s")
+		}
+		part := fmt.Sprintf("%d %s", n, name)
+		if failed != nil {
+			part = kind + " cannot be listed"
+			err = failed
+		}
+		parts = append(parts, part)
+	}
+	if parts == nil {
+		return "nothing to list", 0, nil
+	}
+	return strings.Join(parts, ", "), time.Since(start), err
+}

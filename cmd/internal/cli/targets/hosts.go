@@ -1,0 +1,123 @@
+package targets
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/sources"
+	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/text/safe"
+)
+
+// Named finds the server with a name in the configurations of hosts.
+func Named(cmd *cobra.Command, e *kit.Env, name string) (Spec, error) {
+	machine, err := hosts.Current()
+	if err != nil {
+		return Spec{}, err
+	}
+	given := variables(cmd)
+	lookup := machine.Lookup
+	machine.Lookup = func(name string) (string, bool) {
+		if v, ok := given[name]; ok {
+			return v, true
+		}
+		return lookup(name)
+	}
+	if recorded, ok := strings.CutPrefix(name, sources.OfCapture); ok {
+		return Spec{}, exit.Usagef("%s: capture:%s is a recording, not a server (live:%[2]s)", cmd.Name(), safe.Line(recorded))
+	}
+	name = strings.TrimPrefix(name, sources.OfLive)
+	s, err := hosts.Resolve(machine, name)
+	if err != nil {
+		return Spec{}, unresolved(cmd, name, err)
+	}
+	expanded, err := s.Expand(machine)
+	if err != nil {
+		return Spec{}, exit.Fail(exit.Usage, "bad_configuration", "set the variables, or give them with --env NAME=value", err)
+	}
+	if err := trustProject(cmd, e, machine, s, name); err != nil {
+		return Spec{}, err
+	}
+	return OfHost(expanded)
+}
+
+// OfHost returns the target for a server that a host has configured.
+func OfHost(s hosts.Server) (Spec, error) {
+	t := Spec{Name: safe.Line(s.Name), timeout: s.Timeout}
+	if s.IsRemote() {
+		remote, err := OfURL(s.URL)
+		if err != nil {
+			return t, err
+		}
+		t.URL, t.Header, t.Transport = remote.URL, http.Header{}, TransportAuto
+		if s.Transport == hosts.TransportSSE {
+			t.Transport = TransportSSE
+		}
+		for name, value := range s.Headers {
+			t.Header.Set(name, value)
+		}
+		return t, nil
+	}
+	if s.Command == "" {
+		return t, exit.Usagef("%s: the entry has neither a command nor a URL: only its host can start it", t.Name)
+	}
+	t.Command, t.Dir = append([]string{s.Command}, s.Args...), s.Cwd
+	for name, value := range s.Env {
+		t.Env = append(t.Env, name+"="+value)
+	}
+	slices.Sort(t.Env)
+	return t, nil
+}
+
+const ServerNamesHint = "mcpwire servers lists the names"
+
+// unresolved returns the error for a name that matches no server, or several.
+func unresolved(cmd *cobra.Command, name string, err error) error {
+	hint := ServerNamesHint
+	var missing *hosts.NotFoundError
+	if errors.As(err, &missing) {
+		if fields := strings.Fields(name); len(fields) > 0 && isProgram(fields[0]) {
+			hint = "a command follows --: " + kit.ShellLine(append([]string{"mcpwire", cmd.Name(), "--"}, fields...)...)
+		} else if strings.Contains(name, ".") && !strings.Contains(name, "=") && len(missing.Similar) == 0 {
+			hint = "a URL begins with http:// or https://; " + hint
+		}
+	}
+	return exit.Fail(exit.Usage, "unknown_server", hint, err)
+}
+
+// isProgram reports whether name can be run.
+func isProgram(name string) bool {
+	if _, err := exec.LookPath(name); err == nil {
+		return true
+	}
+	switch filepath.Ext(name) {
+	case ".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb":
+		_, err := os.Stat(name)
+		return err == nil
+	}
+	return false
+}
+
+// variables returns the variables that --env sets.
+func variables(cmd *cobra.Command) map[string]string {
+	list, err := cmd.Flags().GetStringArray("env")
+	if err != nil {
+		return nil
+	}
+	m := map[string]string{}
+	for _, v := range list {
+		if name, value, ok := strings.Cut(v, "="); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
