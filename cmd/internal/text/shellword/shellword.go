@@ -19,8 +19,8 @@ func IsPlain(s string) bool { return s != "" && strings.Trim(s, plain) == "" }
 // Quote returns a text between single quotes, so that the shell expands nothing in it.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// Word quotes a text, which may come from a peer, as one word without expansions. It escapes control
-// characters first.
+// Word quotes a text, which may come from a peer, as one word without expansions. It escapes
+// control characters first.
 func Word(s string) string {
 	s = printable.Line(s)
 	// Assignments and flags such as NAME=value need no quotes, unless the word begins with =, which
