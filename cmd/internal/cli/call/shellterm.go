@@ -44,8 +44,8 @@ func newTermSource(e *kit.Env, n *kit.Notes, words *vocabulary) *termSource {
 	return s
 }
 
-// terminal returns the terminal that Write writes to.
-func (s *termSource) terminal() *os.File { return s.out }
+// Terminal returns the terminal that Write writes to.
+func (s *termSource) Terminal() *os.File { return s.out }
 
 func (s *termSource) interactive() bool { return true }
 

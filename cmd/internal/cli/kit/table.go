@@ -99,8 +99,8 @@ func (t *Table) Print(e *Env) error {
 // TerminalWidth returns the number of columns of the terminal that w writes to, or 0 if w isn't a
 // terminal.
 func TerminalWidth(w io.Writer) int {
-	if s, ok := w.(interface{ terminal() *os.File }); ok {
-		w = s.terminal()
+	if s, ok := w.(interface{ Terminal() *os.File }); ok {
+		w = s.Terminal()
 	}
 	width := NewScreen(w).width
 	if f, ok := w.(*os.File); ok && width > 0 && os.Getenv("COLUMNS") == "" {

@@ -91,7 +91,8 @@ func exists(path string) bool {
 func readLocation(p location, log *records) (File, bool) {
 	f := File{Host: p.host, Scope: p.scope, Path: p.path}
 	data, err := readFile(p.path)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // ENOTDIR is about a parent
+	// ENOTDIR is about a parent.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return f, false
 	}
 	if err != nil {

@@ -655,7 +655,8 @@ func (s *session) evictServerRequestLocked() {
 	a := s.serverRequests[oldest]
 	sparse.Delete(&s.serverRequests, oldest)
 	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxServerRequests), false)
-	s.g.spawn(func() { respond(s.ctx, a.from.peer, frame) }) // the bridge must not be called while it sends
+	// The bridge must not be called while it sends.
+	s.g.spawn(func() { respond(s.ctx, a.from.peer, frame) })
 }
 
 // removeServerRequest forgets a request of an upstream. It returns its id for the client, or "".

@@ -85,11 +85,6 @@ func (v *tableView) allText() string {
 	return strconv.Itoa(v.all)
 }
 
-func (v *tableView) arrange() {
-	v.columns = v.columnsFor(v.width-markWidth, v.multipleSources)
-	v.scale = newTimeScale(v.rows, v.now)
-}
-
 // A rowView has all that is drawn of a row, copied while the model was locked. Its texts are safe.
 type rowView struct {
 	position position
