@@ -437,6 +437,41 @@ func TestHandshakeAfterProbeEndsServer(t *testing.T) {
 	})
 }
 
+// TestDiscoverAtRestart checks that a server/discover that a killed server received is sent to the
+// next one, once, and that other requests fail.
+func TestDiscoverAtRestart(t *testing.T) {
+	for _, test := range []struct {
+		name, request string
+		ends          int // servers that end without a response
+		want          string
+	}{
+		{"one server ends", discover, 1, `"supportedVersions"`},
+		{"two servers end", discover, 2, "the connection to the server ended"},
+		{"a call", strings.Replace(discover, "server/discover", "tools/list", 1), 1, "the connection to the server ended"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			b := f.bridge(&Options{Shared: true, ServerEra: EraModern})
+			client, _ := dialPipe(t, b)
+			client.send(test.request)
+			method := `"server/discover"`
+			if test.request != discover {
+				method = `"tools/list"`
+			}
+			for range test.ends {
+				srv := f.next()
+				srv.request(method)
+				srv.f.Close()
+			}
+			if test.want == `"supportedVersions"` {
+				srv := f.next()
+				srv.send(resultFor(srv.request(method), `{"supportedVersions":["2026-07-28"]}`))
+			}
+			client.reads(test.want)
+		})
+	}
+}
+
 // TestProbeDisturbsServer checks that a legacy server that does not respond after server/discover
 // is used on another connection, well before ConnectTimeout, and that later clients do not wait.
 func TestProbeDisturbsServer(t *testing.T) {

@@ -121,7 +121,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		c.listenFrame = frame
 	}
 	c.startTimer(p)
-	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}}
+	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}, repeatable: c.method == mcp.MethodDiscover}
 	err := p.enqueueLocked(c, it)
 	p.mu.Unlock()
 	if err == errQueueFull {

@@ -28,6 +28,9 @@ type queuedMessage struct {
 	refusals int
 	// urgent says that a request sent with pushUrgent may have to be sent again, as urgently.
 	urgent bool
+	// repeatable says that the next server may run the request too, if the connection ends before
+	// the response.
+	repeatable bool
 }
 
 // A sendQueue holds the messages that wait to be sent to the server, and over HTTP the requests
@@ -86,7 +89,7 @@ func (q *sendQueue) push(it queuedMessage) (room <-chan struct{}, err error) {
 
 // keepLocked keeps a request that is about to be sent, if it may have to be sent again.
 func (q *sendQueue) keepLocked(it queuedMessage) {
-	if q.keepSent && it.id != nil && (len(it.frame) <= maxRetryBytes || q.largeBytesLocked()+len(it.frame) <= q.limit) {
+	if (q.keepSent || it.repeatable) && it.id != nil && (len(it.frame) <= maxRetryBytes || q.largeBytesLocked()+len(it.frame) <= q.limit) {
 		sparse.Set(&q.sent, it.id.Key(), it)
 	}
 }
@@ -242,9 +245,6 @@ func (q *sendQueue) takeBy(t *translator) (taken []queuedMessage) {
 // answered forgets a request that has a response, and returns it. It returns none if the request
 // was not kept.
 func (q *sendQueue) answered(id jsonrpc.ID) (request queuedMessage) {
-	if !q.keepSent {
-		return queuedMessage{}
-	}
 	key := id.Key()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -333,6 +333,12 @@ func (q *sendQueue) takeUnsent() []queuedMessage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	unsent := append(q.resend, q.waiting...)
+	for _, it := range q.sent {
+		if it.repeatable {
+			it.repeatable = false // once: perhaps the request ends the server
+			unsent = append(unsent, it)
+		}
+	}
 	q.resend, q.waiting, q.urgent, q.waitingBytes, q.urgentBytes = nil, nil, nil, 0, 0
 	clear(q.sent)
 	q.signalSpaceLocked()
