@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,8 +30,11 @@ var _ streamable.SessionViewer = (*sessionStore)(nil)
 
 // sessionRecord is the record of a session.
 type sessionRecord struct {
-	Key     string                  `json:"key"`
-	Written time.Time               `json:"written"`
+	Key     string    `json:"key"`
+	Written time.Time `json:"written"`
+	// Write differs in each write, so that update never takes the same change by another node for
+	// its own.
+	Write   string                  `json:"write,omitempty"`
 	Session streamable.SavedSession `json:"session"`
 }
 
@@ -114,7 +118,7 @@ func (s *sessionStore) Update(ctx context.Context, key string, change func(*stre
 		before.Subscriptions = slices.Clone(before.Subscriptions)
 		change(&rec.Session)
 		announced = mustHold(&before, &rec.Session)
-		rec.Written = time.Now()
+		rec.Written, rec.Write = time.Now(), rand.Text()[:13]
 		if d := rec.Session.Expires.Sub(rec.Written); d > s.maxAge {
 			return nil, fmt.Errorf("cluster: a session expires after %v, and the store keeps sessions for %v", d.Round(time.Second), s.maxAge)
 		}
