@@ -303,7 +303,7 @@ func (f *replayFlags) play(ctx context.Context, e *kit.Env, recordings []*replay
 	out.step()
 	for i, r := range recordings {
 		if r.Synthetic {
-			f.dialer.Notes.Linef("the recording lacks the beginning of session %d: replay sends a handshake of its own", r.Session)
+			f.dialer.Notes.Linef("the recording lacks the beginning of session %d: replay sends its own handshake", r.Session)
 		}
 		if len(recordings) > 1 {
 			out.session(r)
