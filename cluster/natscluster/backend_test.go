@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"mcpwire/cluster"
 	"mcpwire/cluster/clustertest"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/internal/net/loopback"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -33,15 +33,11 @@ func openTest(t testing.TB, o natscluster.Options) *natscluster.Backend {
 }
 
 // freePorts returns addresses with unused ports.
-func freePorts(t testing.TB, n int) (addresses []string) {
+func freePorts(t testing.TB, n int) []string {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
+	addresses, err := loopback.FreeAddresses(n)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return addresses
 }

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/net/loopback"
 	"mcpwire/streamable"
 )
 
@@ -82,7 +83,7 @@ func (f *nodeFlags) serveLocal(ctx context.Context, stderr io.Writer) (err error
 	}
 	// Each node must know where the others are before one of them listens. So the ports are free
 	// now, and another program may take one before the node does.
-	ports, err := freePorts(f.local)
+	ports, err := loopback.FreeAddresses(f.local)
 	if err != nil {
 		return err
 	}
@@ -239,19 +240,6 @@ func (rr *roundRobin) dial(ctx context.Context, network, _ string) (conn net.Con
 		}
 	}
 	return nil, err
-}
-
-// freePorts returns addresses on the loopback interface that nobody listens on.
-func freePorts(n int) (addresses []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // the next port is another one
-		addresses = append(addresses, l.Addr().String())
-	}
-	return addresses, nil
 }
 
 // A lineWriter writes lines of several goroutines.

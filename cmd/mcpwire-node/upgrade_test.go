@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/mcp"
 )
 
@@ -150,7 +151,7 @@ func TestRollingUpgrade(t *testing.T) {
 		t.Skip("it takes half a minute")
 	}
 	const nodes = 3
-	ports, err := freePorts(2 * nodes)
+	ports, err := loopback.FreeAddresses(2 * nodes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"mcpwire/internal/net/loopback"
 )
 
 const (
@@ -66,7 +67,7 @@ func newTestbed(ctx context.Context, dir string, program []string) (b *testbed, 
 	for i := range nodeCount {
 		core = append(core, fmt.Sprintf("n%d=%s", i+1, b.network.address(i)))
 	}
-	addresses, err := freeAddresses(3 * nodeCount)
+	addresses, err := loopback.FreeAddresses(3 * nodeCount)
 	if err != nil {
 		return nil, err
 	}
@@ -85,19 +86,6 @@ func newTestbed(ctx context.Context, dir string, program []string) (b *testbed, 
 		return nil, err
 	}
 	return b, b.startAll(ctx)
-}
-
-// freeAddresses returns addresses that nobody listens on.
-func freeAddresses(n int) (addresses []string, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		addresses = append(addresses, l.Addr().String())
-	}
-	return addresses, nil
 }
 
 // startAll starts all nodes that do not run and waits until they listen.

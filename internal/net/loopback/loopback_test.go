@@ -1,6 +1,7 @@
 package loopback_test
 
 import (
+	"net"
 	"testing"
 
 	"mcpwire/internal/net/loopback"
@@ -28,6 +29,23 @@ func TestAllows(t *testing.T) {
 	} {
 		if got := loopback.Allows(tt.host, tt.origin); got != tt.want {
 			t.Errorf("Allows(%q, %q) = %v, want %v", tt.host, tt.origin, got, tt.want)
+		}
+	}
+}
+
+func TestFreeAddresses(t *testing.T) {
+	all, err := loopback.FreeAddresses(20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range all {
+		l, err := net.Listen("tcp", address) // twice the same address would fail
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if port := l.Addr().(*net.TCPAddr).Port; port < 16<<10 || port >= 32<<10 {
+			t.Errorf("got port %d, want one below those that systems choose", port)
 		}
 	}
 }
