@@ -589,3 +589,16 @@ func TestProbeFailsOverHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestPutBack checks that a repeatable request whose write failed is sent again once.
+func TestPutBack(t *testing.T) {
+	q := sendQueue{limit: 1 << 20, notify: make(chan struct{}, 1)}
+	if _, err := q.push(queuedMessage{frame: []byte(discover), id: jsonrpc.IntID(1), repeatable: true}); err != nil {
+		t.Fatal(err)
+	}
+	it, _, _ := q.next()
+	q.putBack(it)
+	if got := q.takeUnsent(); len(got) != 1 {
+		t.Errorf("got %d messages to send again, want 1", len(got))
+	}
+}

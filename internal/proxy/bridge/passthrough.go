@@ -356,6 +356,7 @@ func (p *passthrough) handleResponse(frame []byte, m *jsonrpc.Message, event uin
 	if c == nil {
 		for _, other := range p.calls {
 			if rpc.SameText(other.serverID, m.ID) && p.removeCallLocked(other) {
+				p.upstream.queue.answered(other.serverID)
 				c = other
 				break
 			}

@@ -257,6 +257,9 @@ func (q *sendQueue) answered(id jsonrpc.ID) (request queuedMessage) {
 func (q *sendQueue) putBack(it queuedMessage) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if it.id != nil {
+		delete(q.sent, it.id.Key())
+	}
 	q.resend = append(q.resend, it)
 }
 
