@@ -35,6 +35,7 @@ func everyKind() []capture.Event {
 		{Kind: capture.KindStderr, Data: []byte("a part"), Part: 2},
 		{Kind: capture.KindEOF, Dir: capture.ToServer},
 		{Kind: capture.KindExit, Exit: &capture.Exit{Code: 7}},
+		{Kind: capture.KindExit, Exit: &capture.Exit{Code: 0xC0000005}}, // Windows: access violation
 		{Kind: capture.KindExit, Exit: &capture.Exit{Code: -1, Signal: "killed"}},
 		{Kind: capture.KindRequest, Dir: capture.ToServer, Session: 1, Exchange: 4, Request: &capture.Request{
 			Method: "POST", URL: "/mcp?a=b", Proto: "HTTP/1.1", Remote: "127.0.0.1:5000",

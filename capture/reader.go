@@ -592,10 +592,7 @@ func decodeFields(object []byte, to fields) {
 		case *string:
 			*field = jsonwire.Text(v)
 		case *int:
-			*field = int(min(parseUint(v), math.MaxInt32))
-			if startsWith(v, '-') {
-				*field = int(max(parseInt(v), math.MinInt32))
-			}
+			*field = int(max(min(parseInt(v), math.MaxInt), math.MinInt))
 		case *int64:
 			*field = parseInt(v)
 		case *uint64:
