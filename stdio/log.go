@@ -93,6 +93,16 @@ func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 	return &LogHandler{h, h.queue}
 }
 
+// WithAttrs implements slog.Handler.
+func (h *LogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &LogHandler{h.Handler.WithAttrs(attrs), h.queue}
+}
+
+// WithGroup implements slog.Handler.
+func (h *LogHandler) WithGroup(name string) slog.Handler {
+	return &LogHandler{h.Handler.WithGroup(name), h.queue}
+}
+
 // Enabled implements slog.Handler.
 func (h *lineHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.level.Level()

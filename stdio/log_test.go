@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -181,4 +182,24 @@ func FuzzLogLine(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestFlushLog checks that Serve flushes loggers that were made from that of a LogHandler.
+func TestFlushLog(t *testing.T) {
+	t.Parallel()
+	for name, derive := range map[string]func(*slog.Logger) *slog.Logger{
+		"itself":     func(l *slog.Logger) *slog.Logger { return l },
+		"With":       func(l *slog.Logger) *slog.Logger { return l.With("a", "b") },
+		"WithGroup":  func(l *slog.Logger) *slog.Logger { return l.WithGroup("g") },
+		"both twice": func(l *slog.Logger) *slog.Logger { return l.With("a", 1).WithGroup("g").With("b", 2).WithGroup("h") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &stuckWriter{free: make(chan struct{})}
+			l := derive(slog.New(NewLogHandler(w, nil)))
+			l.Info("last words", "k", "v")
+			time.AfterFunc(time.Second, func() { close(w.free) })
+			flushLog(l, time.Minute)
+			wantContains(t, name, w.buf.String(), "last words")
+		})
+	}
 }
