@@ -872,3 +872,36 @@ func TestNotFound(t *testing.T) {
 		}
 	})
 }
+
+// TestSameChange checks that two nodes that make the same change of a session at the same time make
+// it twice: a node must not take the record of the other for its own write.
+func TestSameChange(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b, _ := twoNodes(t, nil)
+		var stores []streamable.SessionStore
+		for _, n := range []*cluster.Node{a, b} {
+			s, err := n.SessionStore(t.Context(), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stores = append(stores, s)
+		}
+		change := func(s *streamable.SavedSession) { s.Version++ }
+		first := true
+		err := stores[1].Update(t.Context(), "k", func(s *streamable.SavedSession) {
+			if first {
+				first = false
+				if err := stores[0].Update(t.Context(), "k", change); err != nil {
+					t.Error(err)
+				}
+			}
+			change(s)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if saved, err := stores[0].Load(t.Context(), "k"); err != nil || saved == nil || saved.Version != 2 {
+			t.Errorf("got %+v, %v, want both changes", saved, err)
+		}
+	})
+}
