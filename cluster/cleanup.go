@@ -46,10 +46,7 @@ func (c *cleanups) add(next cleanup) bool {
 		return false
 	}
 	c.queue = append(c.queue, next)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	wait.Signal(c.wake)
 	return true
 }
 

@@ -538,8 +538,8 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 	sharer, _ := r.Handler.(relay.Sharer)
 	open := func(ctx context.Context, out rpc.Sender, _ string) (peer, func(bool)) {
 		var p relay.Peer
-		prefix, asked := "", &sentRequestIDs{}
-		out = &revocableSender{out: out, asked: asked}
+		prefix, sentIDs := "", &sentRequestIDs{}
+		out = &revocableSender{out: out, sentIDs: sentIDs}
 		if sharer != nil && h.opts.Sessions != nil {
 			prefix = fmt.Sprintf("%s.%d", h.instance, opened.Add(1))
 			p = sharer.SharedSession(ctx, out, prefix)
@@ -549,7 +549,7 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		if p == nil {
 			p = rejectingPeer{}
 		}
-		return &relayConn{Peer: p, callPrefix: prefix, asked: asked}, func(bool) { p.Close() }
+		return &relayConn{Peer: p, callPrefix: prefix, sentIDs: sentIDs}, func(bool) { p.Close() }
 	}
 	h, err := newHandler(r, modern, open, opts)
 	if err != nil {
@@ -641,8 +641,8 @@ type relayConn struct {
 	// callPrefix begins the ids of the peer's requests. It is empty if other processes have no part
 	// in the session.
 	callPrefix string
-	// asked has the ids of the peer's requests. It is nil for requests without a session.
-	asked *sentRequestIDs
+	// sentIDs has the ids of the peer's requests. It is nil for requests without a session.
+	sentIDs *sentRequestIDs
 }
 
 // deliverRequest implements peer. It returns the response's error, for the status.
@@ -660,7 +660,7 @@ func (rc *relayConn) deliverRequest(ctx context.Context, frame []byte, d *rpc.De
 	}
 	var out rpc.Sender
 	if d.Sender != nil {
-		s := &revocableSender{out: d.Sender, asked: rc.asked}
+		s := &revocableSender{out: d.Sender, sentIDs: rc.sentIDs}
 		defer s.revoke()
 		out = s
 	}
@@ -711,7 +711,7 @@ func (rc *relayConn) deliverNotification(ctx context.Context, frame []byte, m *j
 // deliverResponse implements peer. It replaces a response that must not be forwarded by an error,
 // so that the server does not wait.
 func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) (issued bool) {
-	if rc.callPrefix != "" && !strings.HasPrefix(string(m.ID), `"`+rc.callPrefix+".") || rc.asked != nil && !rc.asked.has(m.ID) {
+	if rc.callPrefix != "" && !strings.HasPrefix(string(m.ID), `"`+rc.callPrefix+".") || rc.sentIDs != nil && !rc.sentIDs.has(m.ID) {
 		return false
 	}
 	if err := era.CheckForwarded(frame, m); err != nil {
@@ -750,8 +750,8 @@ type revocableSender struct {
 	mu sync.Mutex
 	// out is nil after revoke.
 	out rpc.Sender
-	// asked gets the ids of requests. It may be nil.
-	asked *sentRequestIDs
+	// sentIDs gets the ids of requests. It may be nil.
+	sentIDs *sentRequestIDs
 }
 
 // revoke makes Send fail from now on.
@@ -768,8 +768,8 @@ func (s *revocableSender) Send(message []byte) error {
 	if s.out == nil {
 		return jsonrpc.ErrRequestEnded
 	}
-	if s.asked != nil {
-		s.asked.note(message)
+	if s.sentIDs != nil {
+		s.sentIDs.note(message)
 	}
 	return s.out.Send(message)
 }

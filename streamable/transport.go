@@ -23,6 +23,7 @@ import (
 	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/net/challenge"
+	"mcpwire/internal/net/neterror"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/oauth"
@@ -146,10 +147,7 @@ func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // without the URL, which may contain secrets
-		}
-		return nil, fmt.Errorf("bad URL: %w", err)
+		return nil, fmt.Errorf("bad URL: %w", neterror.WithoutURL(err)) // which may contain secrets
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("bad URL: its scheme is %.20q, and must be https or http", u.Scheme)
 	case u.Hostname() == "":
@@ -504,9 +502,7 @@ func sendError(err error) *jsonrpc.CallError {
 	if e, ok := errors.AsType[*jsonrpc.CallError](err); ok { // from the proxy
 		return &jsonrpc.CallError{Err: e.Err, Outcome: e.Outcome}
 	}
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err // without the URL, which may contain secrets
-	}
+	err = neterror.WithoutURL(err) // which may contain secrets
 	e := lostError(err)
 	var (
 		login   *oauth.AuthorizationError

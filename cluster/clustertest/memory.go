@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/wait"
 )
 
 const (
@@ -235,10 +236,7 @@ func (w *memoryWatcher) add(c cluster.Change) {
 	if w.pending[c.Key] = c; len(w.pending) > maxWatched {
 		w.missed, w.pending = true, make(map[string]cluster.Change)
 	}
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
+	wait.Signal(w.ready)
 }
 
 // Watch implements [cluster.Records].
