@@ -58,7 +58,7 @@ type Options struct {
 	// Notice is called when the file of a [File] disappears while it records, and is created again.
 	// The writing goroutine calls it. Nil means no call.
 	Notice func(error)
-	// Hooks are for the programs of this module. Others leave it nil.
+	// Hooks are for the programs of this repository. Others leave it nil.
 	Hooks *hooks.Writer[Event]
 }
 

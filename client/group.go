@@ -27,7 +27,8 @@ type GroupOptions struct {
 	Parallel int
 	// ListTimeout limits the listing of one member's tools. Zero means 30 s.
 	ListTimeout time.Duration
-	// DialTimeout limits each attempt of [Group.Dial] to connect. Zero means 1 min.
+	// DialTimeout limits each attempt of [Group.Dial] to connect, including the time of a user who
+	// logs in. Zero means 1 min.
 	DialTimeout time.Duration
 	// MaxDials limits the attempts of [Group.Dial] in a row. Zero means 100; negative means no
 	// limit.

@@ -35,7 +35,8 @@ var (
 
 // A Backend stores and delivers what the nodes of a cluster share. Its methods, and those of its
 // parts, may be called by multiple goroutines at once. They return when their context ends, with an
-// error that wraps the context's error or [ErrUnavailable]. Package clustertest tests a Backend.
+// error that wraps the context's error or [ErrUnavailable]. Package clustertest tests a Backend,
+// and has one in memory.
 //
 // A backend of which a machine may run in this process can have a method Check() error. It returns
 // an error at once if that machine does not store. A backend whose bus drops messages can have a

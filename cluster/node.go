@@ -46,7 +46,7 @@ type NodeOptions struct {
 // A Node is a process, or a part of one, in a cluster. It sends a beat to the other nodes every
 // second. [Node.Leave] or [Node.Close] must be called.
 type Node struct {
-	// Link gives the programs of this module what nodes coordinate with.
+	// Link gives the programs of this repository what nodes coordinate with.
 	coordination.Link
 	backend Backend
 	opts    NodeOptions

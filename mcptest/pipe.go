@@ -17,7 +17,8 @@ type pipeEnd struct{ in, out *queue }
 // Pipe returns two connected ends. Frames written to one are read from the other, byte for byte,
 // whether or not they are valid JSON. A write blocks while more than 64 KiB would be unread in its
 // direction; an empty direction takes a frame of any size. The methods of an end may be called by
-// multiple goroutines at once. [Peer.CloseWrite] closes only the output of an end.
+// multiple goroutines at once. To close only the output of an end, make a
+// [Peer] of it and call [Peer.CloseWrite].
 //
 // Pipe has no timers and no goroutines, so it works in a bubble of testing/synctest, where waiting
 // for it is durably blocking. Create it inside the bubble.

@@ -100,8 +100,8 @@ type StoreLocker interface {
 	Lock(ctx context.Context) (unlock func(), err error)
 }
 
-// A loginLocker is a [Store] for users with several processes that need a login at once. The client
-// with the lock asks the user; the others wait for the result, and take the token from the store.
+// A loginLocker is a part of some [Store] types, for users with several processes that need a login
+// at once. The client with the lock asks the user; the others wait for the result, and take the token from the store.
 type loginLocker interface {
 	// LockLogin waits for the lock of a resource until ctx ends. If another process has it,
 	// LockLogin calls waiting first, and failed reports whether the login of that process failed:

@@ -50,7 +50,7 @@ type suggestFunc func(ctx context.Context, req CompleteRequest) (mcp.Completion,
 
 // Complete returns a Completer for the argument or variable of that name. f returns suggestions,
 // the best first; they need not begin with the typed text. f must not reveal values that the caller
-// may not know: see [Call.Principal].
+// may not know: see [PrincipalID].
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion)
 func Complete[Out CompletionOutput](name string, f func(ctx context.Context, req CompleteRequest) (Out, error)) Completer {
 	if f == nil {

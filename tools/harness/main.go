@@ -7,7 +7,7 @@
 //	go run ./harness        # the short run, about three minutes
 //	go run ./harness -long  # all scenarios, about an hour
 //	go run ./harness -run 'kill|pause' -v
-//	go run ./harness -run no-fault -long -peers ../../interop # with clients on the SDKs of others
+//	go run ./harness -run no-fault -long -peers interop # with clients on the SDKs of others
 //
 // Each scenario ends with a line: what was measured, and the load average. A broken invariant, and
 // in the long run a missed bar too, make the exit status 1. It needs Linux and the Go command.
@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs.IntVar(&o.seeds, "kills", 50, "kill a node `N` times in the long run")
 	fs.DurationVar(&o.duration, "duration", 10*time.Minute, "`TIME` of the long run without a fault")
 	fs.StringVar(&o.dir, "dir", "", "keep the logs and files of the nodes in `DIR`; without this flag they are removed")
-	fs.StringVar(&o.peers, "peers", "", "in the scenario no-fault, also run clients on the SDKs of others; `DIR` is the directory interop of the repository after npm ci in DIR/ts")
+	fs.StringVar(&o.peers, "peers", "", "in the scenario no-fault, also run clients on the SDKs of others; `DIR` is the directory tools/interop of the repository after npm ci in DIR/ts")
 	fs.StringVar(&o.program, "program", "", "run `FILE` as node instead of mcpwire-node")
 	if err := fs.Parse(args); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Package interop contains only tests. They connect peers that were written elsewhere with mcpwire
-// over real pipes and over HTTP, clients with our servers and servers with our client. It is a
-// separate module so that the SDKs it compares with stay out of mcpwire's go.mod.
+// over real pipes and over HTTP, clients with our servers and servers with our client. It is
+// in module tools so that the SDKs it compares with stay out of the library's go.mod.
 //
 // Every client starts its server through a recording proxy, a re-execution of the test binary that
 // forwards bytes unchanged and records both directions, the signals and the exit code. So a test

@@ -1,4 +1,4 @@
-// Package resumable lets a program of this module, and no others, continue an authorization of
+// Package resumable lets a program of this repository, and no others, continue an authorization of
 // package oauth in another process.
 package resumable
 

@@ -1,5 +1,5 @@
-// Package coordination lets the programs of this module, and no others, use what the nodes of a
-// cluster coordinate with: messages, leases and keys.
+// Package coordination lets the programs of this repository, and no others, use what the nodes of a
+// cluster coordinate with: messages and leases.
 package coordination
 
 import (

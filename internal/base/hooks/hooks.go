@@ -1,4 +1,4 @@
-// Package hooks lets the programs of this module, and no others, do three things with a
+// Package hooks lets the programs of this repository, and no others, do three things with a
 // capture.Writer: show the capture while it is written, record only events that are wanted, and
 // give memory to the Writer instead of a copy.
 //

@@ -1,4 +1,4 @@
-// Package relay is the seam between package streamable and the programs of this module that
+// Package relay is the seam between package streamable and the programs of this repository that
 // forward its messages, as a bridge does, or answer them from a capture. streamable.NewHandler
 // takes a [Server] like any server.Server, and passes messages to its [Handler] unchanged.
 //

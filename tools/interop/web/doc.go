@@ -1,7 +1,7 @@
 // Package web contains only tests, of mcpwire's HTTP side against web software that others wrote.
 // An authorization server from npm issues the tokens that clients get and servers require. A
-// browser runs pages whose origins servers allow or reject, and the page of mcpwire watch. It is a
-// separate module, so that none of this gets into mcpwire's go.mod.
+// browser runs pages whose origins servers allow or reject, and the page of mcpwire watch. It is
+// in module tools, so that none of this gets into the library's go.mod.
 //
 // # Concurrency
 //
