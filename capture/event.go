@@ -155,8 +155,8 @@ type Event struct {
 	// RedactedMore counts hidden values beyond those in Redacted. Readers set it.
 	RedactedMore int
 
-	// Frame is the parsed Data, for programs of this repository, which parse a message once for all its
-	// readers. Others leave it nil.
+	// Frame is the parsed Data, for programs of this repository, which parse a message once for all
+	// its readers. Others leave it nil.
 	Frame *traffic.Frame
 }
 

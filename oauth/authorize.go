@@ -39,8 +39,8 @@ type AuthorizationCode struct {
 	// token.
 	NoOfflineAccess bool
 	// OnWait, if not nil, is called when requests start to wait for the user. own is false if
-	// another process that uses the same file, see [NewFileStore], asks the user. over is called when the wait
-	// ends. OnWait may be called for several servers at once.
+	// another process that uses the same file, see [NewFileStore], asks the user. over is called
+	// when the wait ends. OnWait may be called for several servers at once.
 	OnWait func(own bool) (over func())
 }
 

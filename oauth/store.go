@@ -101,7 +101,8 @@ type StoreLocker interface {
 }
 
 // A loginLocker is a part of some [Store] types, for users with several processes that need a login
-// at once. The client with the lock asks the user; the others wait for the result, and take the token from the store.
+// at once. The client with the lock asks the user; the others wait for the result, and take the
+// token from the store.
 type loginLocker interface {
 	// LockLogin waits for the lock of a resource until ctx ends. If another process has it,
 	// LockLogin calls waiting first, and failed reports whether the login of that process failed:

@@ -440,11 +440,11 @@ func (c *call) failTimeout(err error) {
 
 // withDialTimeout is withConnectTimeout without the exception for logins, because dialing needs
 // none.
-func (b *Bridge) withDialTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	if b.opts.ConnectTimeout < 0 {
+func (o *Options) withDialTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.ConnectTimeout < 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, b.opts.ConnectTimeout)
+	return context.WithTimeout(ctx, o.ConnectTimeout)
 }
 
 // withConnectTimeout returns a context that ends after Options.ConnectTimeout.

@@ -286,7 +286,7 @@ func TestErrorsForClients(t *testing.T) {
 		if got := b.opts.Hints.describe(tt.err); got != tt.want {
 			t.Errorf("describe(%v):\ngot  %s\nwant %s", tt.err, got, tt.want)
 		}
-		if e := b.clientError(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
+		if e := b.opts.clientError(tt.err); e.Code != jsonrpc.CodeInternalError || !strings.Contains(e.Message, tt.want) {
 			t.Errorf("clientError(%v) = %v", tt.err, e)
 		}
 	}

@@ -175,7 +175,7 @@ func (b *Bridge) newClientFor(caller string, out rpc.Sender, owner string, many 
 	}
 	if err != nil {
 		b.metrics.rejected.Add(1)
-		return nil, b.namedRejection(err)
+		return nil, b.opts.namedRejection(err)
 	}
 	c := &client{b: b, caller: caller, rec: b.newClientRecorder(), out: out, principalID: owner, aggregate: many, closeDone: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(b.ctx)
@@ -298,7 +298,7 @@ func (cl *client) request(ctx context.Context, frame []byte, m *jsonrpc.Message,
 
 // reject answers a call that exceeds a limit. Over HTTP the status shows that the client may retry.
 func (c *call) reject(e *relay.RejectedError) {
-	c.rejected = c.client.b.namedRejection(e)
+	c.rejected = c.client.b.opts.namedRejection(e)
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason))
 }
 
@@ -534,7 +534,7 @@ func (c *call) rewritten() bool { return !c.serverID.Equal(c.id) }
 
 // fail answers the call with an error.
 func (c *call) fail(e *jsonrpc.Error) {
-	c.finishParsed(jsonrpc.AppendError(nil, c.id, c.client.b.named(e), false), true, c.bridgeProvenance())
+	c.finishParsed(jsonrpc.AppendError(nil, c.id, c.client.b.opts.named(e), false), true, c.bridgeProvenance())
 }
 
 // bridgeProvenance returns the provenance of a response that the bridge made.

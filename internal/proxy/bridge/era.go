@@ -281,7 +281,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	if a.err == nil {
 		o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
 	} else {
-		o.call.fail(b.asRPCError(a.err))
+		o.call.fail(b.opts.asRPCError(a.err))
 	}
 	return b.dedicatedPassthrough(cl, up, nil), true
 }
@@ -375,7 +375,7 @@ func unreachable(why error) forwarder {
 			c.reject(e)
 			return
 		}
-		c.fail(c.client.b.asRPCError(why))
+		c.fail(c.client.b.opts.asRPCError(why))
 	}, true}
 }
 

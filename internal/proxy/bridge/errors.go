@@ -23,29 +23,29 @@ import (
 )
 
 // asRPCError returns the JSON-RPC error for a client: the server's own if err contains one.
-func (b *Bridge) asRPCError(err error) *jsonrpc.Error {
+func (o *Options) asRPCError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
 	}
-	return b.clientError(err)
+	return o.clientError(err)
 }
 
 // visibleError returns the version of a connection's error that clients may see. With
 // Options.Remote it says only how a process ended. Otherwise it includes the command and the last
 // standard error, redacted unless Options.Unredacted is set.
-func (b *Bridge) visibleError(err error) error {
+func (o *Options) visibleError(err error) error {
 	exit, exited := errors.AsType[*stdio.ExitError](err)
 	start, failed := errors.AsType[*connectError](err)
 	switch {
-	case b.opts.HTTP:
+	case o.HTTP:
 		return err
-	case b.opts.Remote && exited:
+	case o.Remote && exited:
 		return &exitError{code: exit.Code, signal: exit.Signal, after: exit.After}
-	case b.opts.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
+	case o.Remote && failed && errors.Is(start.err, context.DeadlineExceeded):
 		return &connectError{context.DeadlineExceeded}
-	case b.opts.Remote && failed:
+	case o.Remote && failed:
 		return &connectError{errors.New("see the operator's log")}
-	case b.opts.Remote || !exited || b.opts.Unredacted:
+	case o.Remote || !exited || o.Unredacted:
 		return err
 	}
 	r := capture.NewRedactor(nil)
@@ -74,8 +74,8 @@ func (e *exitError) Error() string {
 
 // clientError returns the JSON-RPC error for the end of a connection or a failed request. Its data
 // has the exit status and the last standard error of a process.
-func (b *Bridge) clientError(err error) *jsonrpc.Error {
-	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", b.opts.Hints.describe(err))
+func (o *Options) clientError(err error) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", o.Hints.describe(err))
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
 		e.Data = exitData(exit.Code, exit.Signal, exit.Stderr)
 	}
@@ -93,22 +93,22 @@ func (b *Bridge) clientError(err error) *jsonrpc.Error {
 }
 
 // named returns an error for a client, with the name of the server if Options.NameErrors is set.
-func (b *Bridge) named(e *jsonrpc.Error) *jsonrpc.Error {
-	if !b.opts.NameErrors || e.Code != jsonrpc.CodeInternalError {
+func (o *Options) named(e *jsonrpc.Error) *jsonrpc.Error {
+	if !o.NameErrors || e.Code != jsonrpc.CodeInternalError {
 		return e
 	}
 	own := *e
-	own.Message = b.opts.Name + ": " + e.Message
+	own.Message = o.Name + ": " + e.Message
 	return &own
 }
 
 // namedRejection is named for a client or a request above a limit.
-func (b *Bridge) namedRejection(e *relay.RejectedError) *relay.RejectedError {
-	if !b.opts.NameErrors {
+func (o *Options) namedRejection(e *relay.RejectedError) *relay.RejectedError {
+	if !o.NameErrors {
 		return e
 	}
 	own := *e
-	own.Reason = b.opts.Name + ": " + e.Reason
+	own.Reason = o.Name + ": " + e.Reason
 	return &own
 }
 

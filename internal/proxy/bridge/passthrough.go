@@ -136,7 +136,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 			p.sendCancellation(c, "the client disconnected")
 			return
 		}
-		c.fail(c.client.b.clientError(err))
+		c.fail(c.client.b.opts.clientError(err))
 	}
 }
 
@@ -392,7 +392,7 @@ func (p *passthrough) callFailed(id jsonrpc.ID, err error) {
 	}
 	p.mu.Unlock()
 	if c != nil {
-		c.fail(c.client.b.clientError(err))
+		c.fail(c.client.b.opts.clientError(err))
 	}
 }
 
@@ -429,7 +429,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 	serverRequests := slices.Collect(maps.Values(p.serverRequests))
 	clear(p.serverRequests)
 	p.mu.Unlock()
-	e := p.b.clientError(err)
+	e := p.b.opts.clientError(err)
 	for _, c := range fail {
 		c.fail(e)
 	}
@@ -806,7 +806,7 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	}
 	it := queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}
 	if err := p.upstream.send(c.ctx, it); err != nil && p.removeCall(c) {
-		c.fail(c.client.b.clientError(err))
+		c.fail(c.client.b.opts.clientError(err))
 	}
 }
 

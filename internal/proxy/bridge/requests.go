@@ -174,7 +174,7 @@ func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text 
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("no response in time: %w", context.Cause(ctx))
 	default:
-		return nil, u.b.clientError(a.err)
+		return nil, u.b.opts.clientError(a.err)
 	}
 }
 

@@ -98,14 +98,14 @@ func (s *sharedSession) request(c *call, frame []byte, m *jsonrpc.Message) {
 	s.p.mu.Unlock()
 	switch {
 	case full:
-		c.fail(c.client.b.clientError(errQueueFull))
+		c.fail(c.client.b.opts.clientError(errQueueFull))
 	case waits:
 	case !isInitialize && ready:
 		s.forwardRequest(c, frame, m)
 	case !isInitialize:
 		uninitialized.request(c, frame, m)
 	case !s.p.b.spawn(func() { s.initialize(c, frame) }):
-		c.fail(c.client.b.clientError(errUpstreamClosed))
+		c.fail(c.client.b.opts.clientError(errUpstreamClosed))
 	}
 }
 
@@ -162,11 +162,11 @@ func (s *sharedSession) initialize(c *call, frame []byte) {
 		select {
 		case <-f.done:
 		case <-c.client.ctx.Done():
-			c.fail(c.client.b.asRPCError(context.Cause(c.client.ctx)))
+			c.fail(c.client.b.opts.asRPCError(context.Cause(c.client.ctx)))
 			return
 		}
 		if f.err != nil {
-			e := c.client.b.asRPCError(f.err)
+			e := c.client.b.opts.asRPCError(f.err)
 			c.fail(e)
 			for _, o := range s.takeQueue(c.client, false) {
 				o.call.fail(e)

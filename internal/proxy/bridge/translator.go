@@ -144,7 +144,7 @@ func (t *translator) toServerLocked(o *translate.Out, from provenance) {
 		t.upstream.logDropped(err)
 	}
 	if err != nil && it.id != nil {
-		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, t.b.named(t.b.clientError(err))))
+		t.applyLocked(from.rec, from.event, t.machine.CallFailed(time.Now(), o.Call, t.b.opts.named(t.b.opts.clientError(err))))
 	}
 }
 
@@ -171,7 +171,7 @@ func (t *translator) limitHandshakeLocked(call int64) {
 			return
 		}
 		err := fmt.Errorf("the server has not responded to %s for %v", mcp.MethodInitialize, d)
-		outs := t.machine.CallFailed(time.Now(), call, t.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err)))
+		outs := t.machine.CallFailed(time.Now(), call, t.b.opts.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", err)))
 		if len(outs) == 0 {
 			return // the handshake is complete
 		}
@@ -245,7 +245,7 @@ func (t *translator) answerLocked(o *translate.Out, message []byte, from provena
 
 func (t *translator) request(c *call, frame []byte, _ *jsonrpc.Message) {
 	if err := t.upstream.unavailable(); err != nil {
-		c.fail(t.b.clientError(err))
+		c.fail(t.b.opts.clientError(err))
 		return
 	}
 	t.mu.Lock()
@@ -357,7 +357,7 @@ func (t *translator) shutdown() bool {
 	if t.closed {
 		return false
 	}
-	t.applyLocked(t.upstream.rec, 0, t.machine.Close(time.Now(), t.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))))
+	t.applyLocked(t.upstream.rec, 0, t.machine.Close(time.Now(), t.b.opts.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the session has ended"))))
 	t.closed = true
 	t.timer.Stop()
 	if t.handshakeTimer != nil {
@@ -374,7 +374,7 @@ func (t *translator) received(frame []byte, _ *jsonrpc.Message, on jsonrpc.ID, e
 func (t *translator) callFailed(id jsonrpc.ID, err error) {
 	if n, ok := intOf(id); ok {
 		t.step(t.upstream.rec, 0, func(now time.Time) []translate.Out {
-			return t.machine.CallFailed(now, n, t.b.named(t.b.clientError(err)))
+			return t.machine.CallFailed(now, n, t.b.opts.named(t.b.opts.clientError(err)))
 		})
 	}
 }
@@ -412,7 +412,7 @@ func (t *translator) disconnected(err error, unsent []queuedMessage) {
 				calls = append(calls, n)
 			}
 		}
-		return t.machine.UpstreamLost(now, t.b.named(t.b.clientError(err)), calls...)
+		return t.machine.UpstreamLost(now, t.b.opts.named(t.b.opts.clientError(err)), calls...)
 	})
 }
 

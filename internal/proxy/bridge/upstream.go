@@ -341,7 +341,7 @@ func (u *upstream) waitBackoff() bool {
 // connectionEnded records the end of a connection, and informs the codecs.
 func (u *upstream) connectionEnded(err error) {
 	o := &u.b.opts
-	visible := u.b.visibleError(err)
+	visible := u.b.opts.visibleError(err)
 	next, mayWait := u.backoff.failed(o, err, visible)
 	o.Logger.Warn("the connection to the server has ended", "server", o.Name, "error", err)
 	u.rec.note("the connection to the server has ended: " + err.Error())
@@ -373,7 +373,7 @@ func (u *upstream) serveConnection(first bool) error {
 		return err
 	}
 	defer started()
-	ctx, cancel := u.b.withDialTimeout(u.ctx)
+	ctx, cancel := u.b.opts.withDialTimeout(u.ctx)
 	u.backoff.setUsable(false)
 	text := u.rec.stderr()
 	defer text.Close()
@@ -669,7 +669,7 @@ func (c *connection) deliver(frame []byte, from origin) bool {
 func (c *connection) refuseResponse(id jsonrpc.ID, e *jsonrpc.Error, from origin) {
 	c.u.b.opts.Logger.Warn("response of the server not forwarded", "server", c.u.b.opts.Name, "id", clip.String(id, 100), "error", e)
 	if len(id) > 0 {
-		refusal := errorMessage(id, c.u.b.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message)))
+		refusal := errorMessage(id, c.u.b.opts.named(jsonrpc.Errorf(jsonrpc.CodeInternalError, "the server's response cannot be forwarded: %s", e.Message)))
 		c.u.dispatch(encodeMessage(refusal), refusal, from)
 	}
 }
@@ -713,7 +713,7 @@ func (u *upstream) callFailed(id jsonrpc.ID, err error) {
 	}
 	u.retries.forget(id)
 	if c := u.router.codecOfFailed(id); c != nil {
-		u.rec.note(u.b.clientError(err).Message)
+		u.rec.note(u.b.opts.clientError(err).Message)
 		c.callFailed(id, err)
 	}
 }
