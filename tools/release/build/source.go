@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/mod/modfile"
 )
 
 // A source is the checkout that a release is made of.
@@ -28,6 +32,47 @@ type source struct {
 
 // semver matches the versions that all kinds of packages accept.
 var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(alpha|beta|rc)\.(0|[1-9]\d*))?$`)
+
+// checkModules returns an error if users could not get the modules of the repository in the version
+// of a tag: they must require each other in it, and the commit has a tag for each of them.
+func (s *source) checkModules(ctx context.Context, tag string) error {
+	work, err := os.ReadFile(filepath.Join(s.root, "go.work"))
+	if err != nil {
+		return err
+	}
+	parsed, err := modfile.ParseWork("go.work", work, nil)
+	if err != nil {
+		return err
+	}
+	tags, err := s.output(ctx, "git", "tag", "--points-at", "HEAD")
+	if err != nil {
+		return err
+	}
+	main := ""
+	for _, use := range parsed.Use {
+		dir := path.Clean(use.Path)
+		name := filepath.Join(s.root, dir, "go.mod")
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		m, err := modfile.ParseLax(name, text, nil)
+		if err != nil {
+			return err
+		}
+		if dir == "." { // the first one
+			main = m.Module.Mod.Path
+		} else if own := dir + "/" + tag; dir != "tools" && !slices.Contains(strings.Fields(tags), own) {
+			return fmt.Errorf("the commit has no tag %s for the module in %s; README.md has the commands", own, dir)
+		}
+		for _, r := range m.Require {
+			if v := r.Mod.Version; strings.HasPrefix(r.Mod.Path+"/", main+"/") && v != tag {
+				return fmt.Errorf("%s requires %s %s: run go run ./modules require %s in tools, commit, and tag that commit", name, r.Mod.Path, v, tag)
+			}
+		}
+	}
+	return nil
+}
 
 // openSource reads what a release needs to know about a checkout. An empty version means the tag
 // of the commit. It rejects a checkout with changes, since its commit would not tell what is in
@@ -52,6 +97,9 @@ func openSource(ctx context.Context, root, version string) (*source, error) {
 			return nil, fmt.Errorf("the commit has no tag; tag it (git tag v0.1.0), or give a version with -version: %w", err)
 		}
 		version = tag
+		if err := s.checkModules(ctx, tag); err != nil {
+			return nil, err
+		}
 	}
 	s.version = strings.TrimPrefix(version, "v")
 	if !semver.MatchString(s.version) {
