@@ -6,17 +6,27 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 
 	"mcpwire/mcp"
 )
 
-// Version is the version of the program. tools/release/build sets it, and the next two, when it
-// links.
-var Version = "0.1.0-dev"
+// These are what tools/release/build sets when it links: the version of the program, the commit
+// that it was built from, and the day of the commit. If they are empty, Go may have recorded them.
+var version, commit, date string
 
-// commit is the commit that the program was built from, and date its day. If they are empty, Go may
-// have recorded them.
-var commit, date string
+// Version returns the version of the program, without a leading v. A program that Go downloaded to
+// build it has the version of its module, and one from a checkout a version for developers.
+var Version = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	switch {
+	case version != "":
+		return version
+	case ok && info.Main.Sum != "":
+		return strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return "0.1.0-dev"
+})
 
 // Text returns the output of version and --version.
 func Text() string {
@@ -28,7 +38,7 @@ func Text() string {
 	if revision, day := From(); revision != "" {
 		built = strings.TrimSuffix(" ("+revision+" "+day, " ") + ")"
 	}
-	return fmt.Sprintf("mcpwire %s%s\nMCP %s\n%s %s/%s\n", Version, built, strings.Join(dates, ", "), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("mcpwire %s%s\nMCP %s\n%s %s/%s\n", Version(), built, strings.Join(dates, ", "), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // From returns the first 12 digits of the commit and its day, or "" if they are unknown.

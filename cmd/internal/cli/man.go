@@ -61,7 +61,7 @@ func manName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(
 // the same each time.
 func manPage(c *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %q \"1\" \"\" %q \"mcpwire\"\n", strings.ToUpper(manName(c)), "mcpwire "+build.Version)
+	fmt.Fprintf(&b, ".TH %q \"1\" \"\" %q \"mcpwire\"\n", strings.ToUpper(manName(c)), "mcpwire "+build.Version())
 	// Without hyphenation and adjustment, commands can be copied.
 	b.WriteString(".nh\n.ad l\n.SH NAME\n" + roff(manName(c)) + ` \- ` + roff(c.Short) + "\n.SH SYNOPSIS\n.B " + roff(synopsis(c)) + "\n.SH DESCRIPTION\n")
 	long := c.Long

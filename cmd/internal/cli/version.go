@@ -23,7 +23,7 @@ func newVersionCommand(e *kit.Env) *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
 				revision, day := build.From()
-				return kit.WriteJSON(e.Stdout, versionJSON{build.Version, revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				return kit.WriteJSON(e.Stdout, versionJSON{build.Version(), revision, day, mcp.Revisions(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
 			_, err := io.WriteString(e.Stdout, build.Text())
 			return err

@@ -196,7 +196,7 @@ func (p *process) openTraces() {
 	} else if p.address == "stdio" {
 		transport = "pipe"
 	}
-	o := &traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: build.Version, Transport: transport, Logger: p.log}
+	o := &traces.Options{Getenv: os.Getenv, Service: "mcpwire-gateway", Version: build.Version(), Transport: transport, Logger: p.log}
 	if p.node != nil {
 		o.Service, o.Instance = "mcpwire-node", p.node.Name
 	}
@@ -317,7 +317,7 @@ func (p *process) load(old *configuration) (_ *configuration, err error) {
 	c := &configuration{Config: conf}
 	builder := &upstreamBuilder{conf: conf, log: p.log, remote: p.remote, tokens: p.tokens, logins: p.logins, node: p.node}
 	c.options = gateway.Options{
-		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: build.Version}, Instructions: conf.Instructions, LabelElicitations: conf.LabelsElicitations(), ListWait: conf.ListWait.Or(0),
+		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: build.Version()}, Instructions: conf.Instructions, LabelElicitations: conf.LabelsElicitations(), ListWait: conf.ListWait.Or(0),
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
 	}
 	if p.recording != nil {

@@ -48,7 +48,7 @@ func parseTargets(list string) ([]target, error) {
 // and without symbols.
 func (s *source) compile(ctx context.Context, t target, path string) error {
 	const vars = "/internal/build."
-	ldflags := fmt.Sprintf("-s -w -buildid= -X %[1]sVersion=%[2]s -X %[1]scommit=%[3]s -X %[1]sdate=%[4]s",
+	ldflags := fmt.Sprintf("-s -w -buildid= -X %[1]sversion=%[2]s -X %[1]scommit=%[3]s -X %[1]sdate=%[4]s",
 		s.module+vars, s.version, s.commit, s.date.Format("2006-01-02"))
 	cmd := s.command(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", path, "./cmd/mcpwire")
 	cmd.Env = append(cmd.Env, "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+t.os, "GOARCH="+t.arch, "GOAMD64=v1", "GOARM64=v8.0")

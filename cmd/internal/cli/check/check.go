@@ -259,7 +259,7 @@ type checkRun struct {
 }
 
 func newCheckRun(opts *check.Options) *checkRun {
-	return &checkRun{opts, report.Report{Tool: "mcpwire", Version: build.Version, Rules: opts.Enabled()}}
+	return &checkRun{opts, report.Report{Tool: "mcpwire", Version: build.Version(), Rules: opts.Enabled()}}
 }
 
 // captured checks one capture.

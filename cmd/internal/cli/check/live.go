@@ -104,7 +104,7 @@ func (f *checkFlags) live(cmd *cobra.Command, e *kit.Env, args []string) error {
 // checkLive probes a server and prints the findings.
 func checkLive(ctx context.Context, e *kit.Env, d *targets.Dialer, f *checkFlags) error {
 	opts := &probe.Options{
-		Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: build.Version,
+		Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: build.Version(),
 		Timeout: targets.OrForever(d.Flags.Timeout), Connect: d.HandshakeWait(),
 	}
 	if f.opts.Revision != mcp.RevisionNone {
@@ -194,11 +194,11 @@ func (f *liveFlags) record(d *targets.Dialer, keep bool) (rec *capture.File, kep
 	if d.Target.IsStdio() {
 		transport = capture.TransportStdio
 	}
-	opts := &capture.Options{Tool: "mcpwire " + build.Version, Transport: transport, Name: d.Target.CaptureName(), URL: d.Target.URL, Redact: recording.Redaction(f.redact)}
+	opts := &capture.Options{Tool: "mcpwire " + build.Version(), Transport: transport, Name: d.Target.CaptureName(), URL: d.Target.URL, Redact: recording.Redaction(f.redact)}
 	if f.output == "" {
 		dir, err := captures.Dir()
 		if err == nil {
-			rec, err = captures.CreateProbe(dir, build.Version, opts)
+			rec, err = captures.CreateProbe(dir, build.Version(), opts)
 		}
 		// A probe does not need its capture.
 		return rec, err == nil, nil

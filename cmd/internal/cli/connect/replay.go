@@ -266,7 +266,7 @@ func (f *replayFlags) recorded(ctx context.Context, e *kit.Env, src sources.Sour
 func (f *replayFlags) reach(to *resend.Origin, opts *replay.Options) {
 	t := &f.dialer.Target
 	opts.Timeout = targets.OrForever(f.target.Timeout)
-	opts.Resend = &resend.Options{Tool: "mcpwire " + build.Version, Env: t.Env, Headers: t.Header}
+	opts.Resend = &resend.Options{Tool: "mcpwire " + build.Version(), Env: t.Env, Headers: t.Header}
 	to.Name, to.Command, to.Dir, to.URL = t.Name, t.Command, t.Dir, t.URL
 	to.HeaderFraming = to.HeaderFraming && f.same || f.target.Framing == jsonrpc.FramingHeader
 	switch {

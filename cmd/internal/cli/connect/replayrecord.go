@@ -65,7 +65,7 @@ func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, erro
 func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() error, error) {
 	r.count++
 	opts := &capture.Options{
-		Tool: "mcpwire " + build.Version, Transport: r.to.Transport, Name: rec.Name, URL: r.to.URL, Redact: recording.Redaction(r.f.redact), Append: r.count > 1,
+		Tool: "mcpwire " + build.Version(), Transport: r.to.Transport, Name: rec.Name, URL: r.to.URL, Redact: recording.Redaction(r.f.redact), Append: r.count > 1,
 	}
 	if r.path == "" {
 		w := capture.NewWriter(io.Discard, opts)

@@ -179,5 +179,5 @@ func newDemoServer(f *serveFlags, log *slog.Logger) (*server.Server, error) {
 			log.Log(context.Background(), stdio.LevelTrace, arrow+string(message))
 		}
 	}
-	return demo.New(build.Version, opts)
+	return demo.New(build.Version(), opts)
 }

@@ -138,7 +138,7 @@ func (doc *doctor) postHandshake(ctx context.Context, rev mcp.Revision, tweak fu
 func discoverRequest(rev mcp.Revision) []byte {
 	meta, err := json.Marshal(map[string]any{"_meta": map[string]any{
 		mcp.MetaProtocolVersion: rev.String(), mcp.MetaClientCapabilities: map[string]any{},
-		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": build.Version},
+		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": build.Version()},
 	}})
 	if err != nil {
 		return nil // cannot fail

@@ -98,7 +98,7 @@ func runImport(ctx context.Context, e *kit.Env, f *importFlags, path string) err
 	if name == "" {
 		name = importName(path)
 	}
-	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + build.Version + " import", Redact: recording.Redaction(f.redact)}
+	opts := &importer.Options{Format: importer.Format(f.from), Name: f.name, Tool: "mcpwire " + build.Version() + " import", Redact: recording.Redaction(f.redact)}
 	if f.local {
 		opts.Zone = time.Local
 	}

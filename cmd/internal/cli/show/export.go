@@ -141,7 +141,7 @@ func runExport(ctx context.Context, e *kit.Env, f *exportFlags, args []string) e
 		return err
 	}
 	return exportTo(e, f, func(w io.Writer) error {
-		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: build.Version})
+		left, err := write(w, events, &export.Options{Tool: "mcpwire", Version: build.Version()})
 		if errors.Is(err, export.ErrNoHTTP) {
 			return exit.Fail(exit.Unexpected, "no_http", "--to call writes the requests as mcpwire commands; --to pcapng, otlp and text can represent stdio traffic", err)
 		}

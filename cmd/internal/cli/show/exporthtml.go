@@ -25,7 +25,7 @@ func exportHTML(ctx context.Context, w io.Writer, paths []string, f *filter.Filt
 		cancel()
 		<-done
 	}()
-	server := web.New(hub, &web.Options{Tool: "mcpwire " + build.Version})
+	server := web.New(hub, &web.Options{Tool: "mcpwire " + build.Version()})
 	defer server.Close()
 	if err := readWhole(ctx, hub); err != nil {
 		return err

@@ -214,7 +214,7 @@ func watchTerminal(ctx context.Context, e *kit.Env, hub *watch.Hub, f *watchFlag
 	if os.Getenv("TERM") == "dumb" {
 		return exit.Fail(exit.Unexpected, "dumb_terminal", "mcpwire watch --plain prints lines", errors.New("this terminal cannot show the view (TERM=dumb)"))
 	}
-	o := &tui.Options{Filter: f.filter, Input: e.Stdin, Output: e.Stdout, Captures: dir, Tool: "mcpwire " + build.Version}
+	o := &tui.Options{Filter: f.filter, Input: e.Stdin, Output: e.Stdout, Captures: dir, Tool: "mcpwire " + build.Version()}
 	if os.Getenv("NO_COLOR") != "" {
 		o.Colors = tui.NoColor
 	}

@@ -30,7 +30,7 @@ func watchWeb(ctx context.Context, e *kit.Env, hub *watch.Hub, f *watchFlags, di
 	if err != nil {
 		fmt.Fprintf(e.Stderr, "this address is for this time only: %v\n", err)
 	}
-	s := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Token: last.Token, Tool: "mcpwire " + build.Version, Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + build.Version}})
+	s := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Token: last.Token, Tool: "mcpwire " + build.Version(), Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + build.Version()}})
 	l, err := last.listen(ctx, f.web)
 	if err != nil {
 		return exit.Fail(exit.Unexpected, "listen", "use another ADDR, or --web alone for any free port", fmt.Errorf("serve the page: %w", err))

@@ -69,7 +69,7 @@ func NewDialer(e *kit.Env, t Spec, f *Flags) (*Dialer, error) {
 		return nil, err
 	}
 	d.opts = client.Options{
-		Info:      mcp.Implementation{Name: "mcpwire", Version: build.Version},
+		Info:      mcp.Implementation{Name: "mcpwire", Version: build.Version()},
 		Revisions: revisions,
 		Timeouts: client.Timeouts{
 			Handshake: OrForever(f.ConnectTimeout),

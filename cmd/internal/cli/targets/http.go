@@ -313,13 +313,13 @@ func (c *loginClock) Last() time.Time {
 
 // InitializeRequest returns the request that opens a session.
 func InitializeRequest(r mcp.Revision) []byte {
-	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: build.Version}}
+	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: build.Version()}}
 	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, mcp.Append(nil, &params, mcp.RevisionNone))
 }
 
 // RawHTTP returns a raw client of the server.
 func (d *Dialer) RawHTTP(maxMessage int) *wireclient.HTTP {
 	return &wireclient.HTTP{
-		Transport: d.HTTP, UserAgent: "mcpwire/" + build.Version, Header: d.Target.Header, MaxMessage: maxMessage, HeaderMirror: new(wireclient.HeaderMirror),
+		Transport: d.HTTP, UserAgent: "mcpwire/" + build.Version(), Header: d.Target.Header, MaxMessage: maxMessage, HeaderMirror: new(wireclient.HeaderMirror),
 	}
 }

@@ -60,7 +60,7 @@ type Recording struct {
 // unwatched gets the reason why they cannot. It completes opts.
 func Start(server *livesock.Server, opts *capture.Options, create func(*capture.Options) (*capture.File, error), unwatched func(error)) (*Recording, error) {
 	rec := &Recording{Hooks: hooks.Writer[capture.Event]{Tee: server}}
-	opts.Tool, opts.Hooks = "mcpwire "+build.Version, &rec.Hooks
+	opts.Tool, opts.Hooks = "mcpwire "+build.Version(), &rec.Hooks
 	file, err := create(opts)
 	if err != nil {
 		return nil, CreateError(err)
