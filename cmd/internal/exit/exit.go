@@ -65,17 +65,17 @@ func Usagef(format string, args ...any) error {
 	return &Failure{Status: Usage, Code: "usage", Err: fmt.Errorf(format, args...)}
 }
 
-// UsageHintf is like usagef, with a separate hint.
+// UsageHintf is like [Usagef], with a separate hint.
 func UsageHintf(hint, format string, args ...any) error {
 	return &Failure{Status: Usage, Code: "usage", Hint: hint, Err: fmt.Errorf(format, args...)}
 }
 
-// An Status ends the program with a status and without a message.
+// A Status ends the program with a status and without a message.
 type Status struct{ Code int }
 
 func (e *Status) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
 
-// An Format is the format of errors on standard error.
+// A Format is the format of errors on standard error.
 type Format int
 
 const (
@@ -90,7 +90,7 @@ const FormatVariable = "MCPWIRE_ERRORS"
 const FormatHelp = `Errors are text. With --json, --errors json or MCPWIRE_ERRORS=json, each error
 is one line of JSON: {"error":{"code":…,"message":…,"hint":…}}.`
 
-// An FormatFlag checks the value of --errors. FormatOf reads the value beforehand.
+// A FormatFlag checks the value of --errors. FormatOf reads the value beforehand.
 type FormatFlag struct{}
 
 func (*FormatFlag) String() string { return "" }

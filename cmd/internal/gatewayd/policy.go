@@ -41,7 +41,7 @@ type callerPolicy struct {
 	// durations is nil without an address for operators.
 	durations *policy.Durations
 
-	// limitOptions made limits. PinFile and auditFile are those of pins and audit.
+	// limitOptions made limits. pinFile and auditFile are those of pins and audit.
 	limitOptions       policy.LimitOptions
 	pinFile, auditFile string
 	// pinModes has the modes of the present upstreams.

@@ -52,8 +52,8 @@ import (
 
 // Options are the options of a gateway.
 type Options struct {
-	// Stdin and Stdout are those of the client if Listen is stdio. Messages about captures go to
-	// Stderr.
+	// Stdin and Stdout are those of the client, if the gateway serves standard input and output.
+	// Messages about captures go to Stderr.
 	Stdin          *os.File
 	Stdout, Stderr io.Writer
 	// Listen is the address for clients. Empty means that of the configuration.

@@ -179,7 +179,7 @@ func (f *bridgeFlags) record(e *kit.Env, upstream *upstreamTarget, log *slog.Log
 	return recording.Proxy(e.Stderr, &capture.Options{Transport: "bridge", Name: name, URL: upstream.url, Redact: recording.Redaction(f.redact)}, f.capture, dir, log)
 }
 
-// A upstreamTarget describes how to reach the server.
+// An upstreamTarget describes how to reach the server.
 type upstreamTarget struct {
 	name string
 	// url is empty for a command and a socket.

@@ -23,7 +23,7 @@ func UnknownCommand(root *cobra.Command, name string) error {
 	return exit.UsageHintf(help, "unknown command %q", name)
 }
 
-// FlagError turns an error of package pflag into a usageError that names the command and has a
+// FlagError turns an error of package pflag into an [exit.Failure] that names the command and has a
 // hint.
 func FlagError(cmd *cobra.Command, err error) error {
 	if rest := cmd.Flags().Args(); !cmd.HasParent() && len(rest) > 0 {

@@ -16,7 +16,7 @@ import (
 // from [ShellText].
 func ShellLine(argv ...string) string { return ShellText(PlainArgs(argv...)) }
 
-// A Arg is an argument of a command that output suggests: text, with shell variables instead
+// An Arg is an argument of a command that output suggests: text, with shell variables instead
 // of secrets.
 type Arg []shellPart
 

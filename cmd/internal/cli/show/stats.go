@@ -173,7 +173,7 @@ func writeStats(e *kit.Env, list []*trace.Stat, by string, server, all bool) err
 	}
 	t := &kit.Table{
 		Heads: []string{"CALLS", "ERRORS", "TOOL FAILED", "CANCELLED", "NO RESPONSE", "P50", "P95", "P99", "MAX", "REQUESTS", "RESPONSES", "DEFINITION", by}, Right: true,
-		Spare: []string{"CANCELLED", "UNANSWERED", "MAX", "DEFINITION", "REQUESTS"},
+		Spare: []string{"CANCELLED", "NO RESPONSE", "MAX", "DEFINITION", "REQUESTS"},
 	}
 	for _, s := range list {
 		t.Add(statCells(s, server)...)

@@ -27,7 +27,7 @@ func (f *SideFlag) Register(c *cobra.Command, fallback capture.Side) {
 	kit.CompleteFlag(c, "side", func() []string { return []string{string(capture.Downstream), string(capture.Upstream), both} })
 }
 
-// RegisterOne is register for commands that can read one side only.
+// RegisterOne is [SideFlag.Register] for commands that can read one side only.
 func (f *SideFlag) RegisterOne(fs *pflag.FlagSet, fallback capture.Side) {
 	f.Side = fallback
 	fs.Func("side", "side of a bridge's capture to read: `SIDE` is downstream (clients) or upstream (server) (default "+string(fallback)+")", func(s string) error {

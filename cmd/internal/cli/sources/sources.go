@@ -52,7 +52,7 @@ func (s Source) Events(ctx context.Context) iter.Seq2[*capture.Event, error] {
 	return capture.Merge(seqs...)
 }
 
-// discoverInterval is how often follow looks for new captures.
+// discoverInterval is how often [Source.Follow] looks for new captures.
 const discoverInterval = time.Second
 
 // Follow returns the events of the captures as they grow, in the order in which they are written.
@@ -167,7 +167,7 @@ func (s Source) One(ctx context.Context, path string, follow bool) iter.Seq2[*ca
 // of an exchange may be.
 const MaxWindow = 10_000
 
-// NewWalkModel returns a model for walk, which keeps a limited number of rows.
+// NewWalkModel returns a model for [Walk], which keeps a limited number of rows.
 func NewWalkModel(ctx context.Context, f *filter.Filter) *trace.Model {
 	return trace.New(&trace.Options{MaxRows: MaxWindow, Scan: trace.Scanner(ctx, f)})
 }

@@ -41,8 +41,8 @@ func EnvNames(env []string) (names []string) {
 	return names
 }
 
-// Failure converts an error of a client to a *failure with an exit status, a code for scripts and a
-// hint.
+// Failure converts an error of a client to an [exit.Failure] with an exit status, a code for
+// scripts and a hint.
 func (d *Dialer) Failure(err error) error {
 	var ready *exit.Failure
 	if err == nil || errors.As(err, &ready) || errors.Is(err, context.Canceled) {
@@ -55,8 +55,8 @@ func (d *Dialer) Failure(err error) error {
 	return f
 }
 
-// classify converts other errors than *failure. The order matters: later cases may be consequences
-// of earlier ones.
+// classify converts other errors than [exit.Failure]. The order matters: later cases may be
+// consequences of earlier ones.
 func (d *Dialer) classify(err error) *exit.Failure {
 	if f := d.denied(err); f != nil {
 		return f

@@ -34,8 +34,8 @@ func ServeStdio(ctx context.Context, stdin *os.File, stdout io.Writer, srv jsonr
 	return cfg.Serve(ctx, srv)
 }
 
-// StopMargin is the time that closing the bridge may take after the drain timeout, unless the sum
-// overflows.
+// StopMargin is the time that closing a bridge or a gateway may take after the drain timeout,
+// unless the sum overflows.
 const StopMargin = 5 * time.Second
 
 // ListenSocket listens on a unix socket, which only its owner can use, or a TCP port.

@@ -493,7 +493,7 @@ func (s *session) Notification(ctx context.Context, frame []byte, m *jsonrpc.Mes
 		s.cancelCall(ctx, frame, m)
 	case mcp.NotificationProgress:
 		token, _ := m.Param(mcp.MetaProgressToken)
-		for _, us := range s.askersOf(jsonrpc.ID(token)) {
+		for _, us := range s.upstreamsWithToken(jsonrpc.ID(token)) {
 			us.peer.Notification(us.be.callerContext(ctx), frame, m)
 		}
 	case mcp.NotificationTaskStatus:
@@ -522,8 +522,8 @@ func (s *session) cancelCall(ctx context.Context, frame []byte, m *jsonrpc.Messa
 	return true
 }
 
-// askersOf returns the upstreams with a pending request that has the progress token.
-func (s *session) askersOf(token jsonrpc.ID) (list []*upstreamSession) {
+// upstreamsWithToken returns the upstreams with a pending request that has the progress token.
+func (s *session) upstreamsWithToken(token jsonrpc.ID) (list []*upstreamSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := map[*upstreamSession]bool{}

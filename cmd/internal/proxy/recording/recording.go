@@ -47,7 +47,7 @@ func CreateError(err error) error {
 type Recording struct {
 	// Writer is nil if there is neither a file nor viewers.
 	Writer *capture.Writer
-	// Hooks are those of writer.
+	// Hooks are those of Writer.
 	Hooks hooks.Writer[capture.Event]
 	// File is nil if there are only viewers.
 	File *capture.File
