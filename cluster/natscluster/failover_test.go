@@ -312,3 +312,24 @@ func TestAbsentAlone(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d buckets answer reads", answers.Load())
 }
+
+// TestWriteDuringElection checks that a write does not conflict with itself if NATS announces the
+// leader of a new bucket after the leader stored it.
+func TestWriteDuringElection(t *testing.T) {
+	all, _ := openThree(t, t.TempDir())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+	defer cancel()
+	for i := range 60 {
+		r, err := all[i%3].Records(ctx, fmt.Sprint("b", i), cluster.RecordsOptions{MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rev, err := r.Put(ctx, "k", []byte("v"), 0)
+		if err != nil {
+			t.Fatalf("bucket %d: %v", i, err)
+		}
+		if err := r.Delete(ctx, "k", rev); err != nil {
+			t.Fatalf("bucket %d: %v", i, err)
+		}
+	}
+}

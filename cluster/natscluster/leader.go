@@ -127,9 +127,9 @@ func (l *leaders) admit(name string) error {
 	return nil
 }
 
-// publish stores a message. Without a leader it waits for one until ctx ends. It may store the
-// message twice, unless that names the last one with its subject.
-func (b *Backend) publish(ctx context.Context, stream string, m *nats.Msg, opts ...jetstream.PublishOpt) (uint64, error) {
+// publish stores a message. Without a leader it waits for one until ctx ends. repeated means that
+// it sent the message to two leaders, of which the first may have stored it as well.
+func (b *Backend) publish(ctx context.Context, stream string, m *nats.Msg, opts ...jetstream.PublishOpt) (seq uint64, repeated bool, err error) {
 	opts = append(opts, jetstream.WithRetryAttempts(0))
 	for {
 		term := b.leaders.term(stream)
@@ -140,15 +140,16 @@ func (b *Backend) publish(ctx context.Context, stream string, m *nats.Msg, opts 
 		switch {
 		case err == nil:
 			b.leaders.responds(stream)
-			return ack.Sequence, nil
+			return ack.Sequence, repeated, nil
 		case again: // at the new leader
+			repeated = true
 		case !errors.Is(err, jetstream.ErrNoStreamResponse):
-			return 0, mapError(ctx, err)
+			return 0, repeated, mapError(ctx, err)
 		default:
 			b.leaders.lost(stream, false)
 			b.seek(stream)
 			if !waitLeader(ctx, term) {
-				return 0, mapError(ctx, err)
+				return 0, repeated, mapError(ctx, err)
 			}
 		}
 	}

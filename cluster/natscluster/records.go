@@ -23,6 +23,8 @@ const (
 	deletedHeader = "Mcpwire-Deleted"
 	// deletedTTL is how long such a message is kept.
 	deletedTTL = time.Minute
+	// writeHeader has a text that differs for each write.
+	writeHeader = "Mcpwire-Write"
 	// absentKey is the end of the subject to which Absent writes. It is not a valid key.
 	absentKey = "~absent"
 	// heartbeat is the interval at which a server sends heartbeats to a watch.
@@ -100,7 +102,8 @@ func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64)
 	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key), cluster.CheckValue(value)); err != nil {
 		return 0, err
 	}
-	m := &nats.Msg{Subject: r.subject + key, Data: value}
+	m := nats.NewMsg(r.subject + key)
+	m.Data = value
 	if rev == 0 {
 		return r.create(ctx, m, key)
 	}
@@ -131,11 +134,33 @@ func (r *records) create(ctx context.Context, m *nats.Msg, key string) (uint64, 
 
 // publish stores a message if the last one of the key has the given sequence number.
 func (r *records) publish(ctx context.Context, m *nats.Msg, key string, last uint64, opts ...jetstream.PublishOpt) (uint64, error) {
-	condition := jetstream.WithExpectLastSequencePerSubject(last)
-	if subject := r.subject + key; m.Subject != subject {
-		condition = jetstream.WithExpectLastSequenceForSubject(last, subject)
+	subject := r.subject + key
+	if m.Subject != subject { // it does not change the key, so it can be stored twice
+		seq, _, err := r.b.publish(ctx, r.stream, m, append(opts, jetstream.WithExpectLastSequenceForSubject(last, subject))...)
+		return seq, err
 	}
-	return r.b.publish(ctx, r.stream, m, append(opts, condition)...)
+	id := rand.Text()
+	m.Header.Set(writeHeader, id)
+	opts = append(opts, jetstream.WithExpectLastSequencePerSubject(last))
+	for twice := false; ; {
+		seq, repeated, err := r.b.publish(ctx, r.stream, m, opts...)
+		twice = twice || repeated
+		if !twice || !errors.Is(err, cluster.ErrConflict) {
+			return seq, err
+		}
+		// The conflict may be with this message, which the first leader stores or has stored.
+		found, findErr := r.find(ctx, key)
+		switch {
+		case findErr != nil:
+			return 0, findErr
+		case found != nil && bytes.Contains(found.Header, []byte(id)):
+			return found.Seq, nil
+		case found == nil && last != 0, found != nil && found.Seq != last:
+			return 0, err
+		case !sleep(ctx, retryDelay):
+			return 0, ctx.Err()
+		}
+	}
 }
 
 // Delete implements [cluster.Records].
