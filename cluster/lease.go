@@ -125,6 +125,9 @@ func (n *Node) tryWaiting(ctx context.Context, key string, w *leaseWait) (_ coor
 
 // tryAcquire takes the lease if its record has the given revision: 0 if nobody holds it.
 func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint64) (coordination.Lease, error) {
+	if n.ctx.Err() != nil {
+		return nil, ErrClosed
+	}
 	l := &lease{n: n, records: r, key: key, lost: make(chan struct{}), ended: make(chan struct{}), beatAt: time.Now()}
 	l.value = leaseRecord{Node: n.id, Token: rand.Text()}
 	value, err := encode(&l.value)
@@ -140,6 +143,10 @@ func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint6
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
+		// If this fails, others take the lease as from a node that was killed.
+		n.mu.Unlock()
+		_ = r.Delete(ctx, key, l.rev)
+		n.mu.Lock()
 		return nil, ErrClosed
 	}
 	n.leases[l] = struct{}{}

@@ -236,6 +236,53 @@ func TestLeaveReleases(t *testing.T) {
 	})
 }
 
+// A closingBackend closes a node when it has stored the record of a lease.
+type closingBackend struct {
+	cluster.Backend
+	node *cluster.Node
+}
+
+func (b *closingBackend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
+	r, err := b.Backend.Records(ctx, name, o)
+	if name == "leases" {
+		r = &closingRecords{r, b}
+	}
+	return r, err
+}
+
+type closingRecords struct {
+	cluster.Records
+	b *closingBackend
+}
+
+func (r *closingRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
+	rev, err := r.Records.Put(ctx, key, value, rev)
+	r.b.node.Close()
+	return rev, err
+}
+
+// TestLeaseOfClosedNode checks that a node that is closed keeps no lease, also if it is closed while
+// it acquires one.
+func TestLeaseOfClosedNode(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		memory := clustertest.NewMemory()
+		a, closing := join(t, memory, nil), &closingBackend{Backend: memory}
+		closing.node = join(t, closing, nil)
+		for _, when := range []string{"while it acquires the lease", "before"} {
+			if _, err := coordination.Of(closing.node).TryAcquire(t.Context(), "job"); !errors.Is(err, cluster.ErrClosed) {
+				t.Errorf("closed %s: got error %v, want %v", when, err, cluster.ErrClosed)
+			}
+			l, err := coordination.Of(a).TryAcquire(t.Context(), "job")
+			if err != nil {
+				t.Fatalf("closed %s: %v", when, err)
+			}
+			if err := l.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // TestLeaseEpoch checks that the epoch protects a record from a holder that was suspended.
 func TestLeaseEpoch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
