@@ -49,12 +49,6 @@ const (
 // queue. On Windows, and for writers that are not files, a goroutine writes the lines, so call
 // Flush or Close before the process exits.
 type LogHandler struct {
-	slog.Handler
-	queue *queue
-}
-
-// A lineHandler is the slog.Handler in a [LogHandler].
-type lineHandler struct {
 	level   slog.Leveler
 	time    bool
 	maxLine int
@@ -76,7 +70,7 @@ func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 	if opts != nil {
 		o = *opts
 	}
-	h := &lineHandler{level: o.Level, time: o.Time, maxLine: o.MaxLine}
+	h := &LogHandler{level: o.Level, time: o.Time, maxLine: o.MaxLine}
 	if h.level == nil {
 		h.level = slog.LevelInfo
 	}
@@ -88,29 +82,19 @@ func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 		h.jsonBuf = new(lineBuffer)
 		h.json = slog.NewJSONHandler(h.jsonBuf, &slog.HandlerOptions{Level: LevelTrace, ReplaceAttr: h.replaceJSON})
 	}
-	notice := &lineHandler{time: h.time, maxLine: h.maxLine, json: h.json, jsonBuf: h.jsonBuf}
+	notice := &LogHandler{time: h.time, maxLine: h.maxLine, json: h.json, jsonBuf: h.jsonBuf}
 	h.queue = newQueue(w, o.MaxQueue, notice.dropNotice)
-	return &LogHandler{h, h.queue}
-}
-
-// WithAttrs implements slog.Handler.
-func (h *LogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &LogHandler{h.Handler.WithAttrs(attrs), h.queue}
-}
-
-// WithGroup implements slog.Handler.
-func (h *LogHandler) WithGroup(name string) slog.Handler {
-	return &LogHandler{h.Handler.WithGroup(name), h.queue}
+	return h
 }
 
 // Enabled implements slog.Handler.
-func (h *lineHandler) Enabled(_ context.Context, level slog.Level) bool {
+func (h *LogHandler) Enabled(_ context.Context, level slog.Level) bool {
 	return level >= h.level.Level()
 }
 
 // Handle implements slog.Handler. It always returns nil, because callers cannot handle a failing
 // log.
-func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
+func (h *LogHandler) Handle(_ context.Context, r slog.Record) error {
 	buf := linePool.Get().(*[]byte)
 	*buf = h.append((*buf)[:0], r)
 	h.queue.Write(*buf)
@@ -123,7 +107,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 var linePool = sync.Pool{New: func() any { return new([]byte) }}
 
 // append appends the record's line with its newline.
-func (h *lineHandler) append(dst []byte, r slog.Record) []byte {
+func (h *LogHandler) append(dst []byte, r slog.Record) []byte {
 	start := len(dst)
 	if h.json != nil {
 		return append(dst, h.jsonLine(r)...)
@@ -133,7 +117,7 @@ func (h *lineHandler) append(dst []byte, r slog.Record) []byte {
 }
 
 // WithAttrs implements slog.Handler.
-func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *LogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	c := *h
 	if h.json != nil {
 		c.json = h.json.WithAttrs(attrs)
@@ -148,7 +132,7 @@ func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h *lineHandler) WithGroup(name string) slog.Handler {
+func (h *LogHandler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
 	}
@@ -167,7 +151,7 @@ func (h *LogHandler) Flush(ctx context.Context) error { return h.queue.flush(ctx
 // dropped. Close does not close the writer of NewLogHandler.
 func (h *LogHandler) Close() error { return h.queue.closeWithin(closeFlushTimeout) }
 
-func (h *lineHandler) dropNotice(n int) []byte {
+func (h *LogHandler) dropNotice(n int) []byte {
 	return h.append(nil, slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprintf("%d log records were dropped because nobody read the log", n), 0))
 }
 
@@ -185,7 +169,7 @@ func (l *lineBuffer) Write(p []byte) (int, error) {
 
 // jsonLine returns a copy of the record's line. Cut strings can still exceed the limit, because an
 // escaped byte takes six. The line then loses its attributes.
-func (h *lineHandler) jsonLine(r slog.Record) []byte {
+func (h *LogHandler) jsonLine(r slog.Record) []byte {
 	l := h.jsonBuf
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +190,7 @@ func (h *lineHandler) jsonLine(r slog.Record) []byte {
 }
 
 // replaceJSON names LevelTrace and cuts long strings.
-func (h *lineHandler) replaceJSON(groups []string, a slog.Attr) slog.Attr {
+func (h *LogHandler) replaceJSON(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.LevelKey {
 		if level, ok := a.Value.Any().(slog.Level); ok && level < slog.LevelDebug {
 			return slog.String(slog.LevelKey, "TRACE")
@@ -231,7 +215,7 @@ func truncate(dst []byte, start, limit int) []byte {
 }
 
 // appendText appends a record as text, without the newline.
-func (h *lineHandler) appendText(dst []byte, r slog.Record) []byte {
+func (h *LogHandler) appendText(dst []byte, r slog.Record) []byte {
 	dst = append(dst, levelPrefix(r.Level)...)
 	if h.time && !r.Time.IsZero() {
 		dst = append(r.Time.AppendFormat(dst, "2006-01-02T15:04:05.000Z07:00"), ' ')
