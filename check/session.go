@@ -213,10 +213,13 @@ const maxCaptures = 256
 // nil if it has no message.
 func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 	if x == nil {
-		s := ck.sessionFor(sessionKey{capture: e.Capture, side: e.Side, number: e.Session})
+		key := sessionKey{capture: e.Capture, side: e.Side, number: e.Session}
+		s := ck.sessionFor(key)
 		if s.transport == transportUnknown {
 			s.transport, s.certain = transportStdio, true
-			if t := s.capture.transport; t == capture.TransportHTTP || t == capture.TransportSSE {
+			// A bridge records both transports. It may record a message to a client after the end of
+			// the exchange that it belongs to.
+			if t := s.capture.transport; t == capture.TransportHTTP || t == capture.TransportSSE || ck.sharedHTTP[key] != nil {
 				s.transport, s.certain = transportHTTP, false
 			}
 		}

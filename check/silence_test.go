@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/capture"
 	"mcpwire/mcp"
 )
 
@@ -108,5 +109,44 @@ func TestRuleIn(t *testing.T) {
 		if got := (&Rule{URL: url}).In(rev20251125).URL; got != url {
 			t.Errorf("%s became %s", url, got)
 		}
+	}
+}
+
+// TestResponseAfterExchange checks that a response that a bridge records after the end of its
+// request's exchange, because the client has gone, is not said to match no request.
+func TestResponseAfterExchange(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		exchange uint64 // of the request
+		want     []string
+	}{
+		{"HTTP", 1, nil},
+		{"stdio", 0, []string{"jsonrpc/unknown-id"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ck, n := New(nil), uint64(0)
+			var got []string
+			add := func(e capture.Event) {
+				n++
+				e.Capture, e.N, e.Session, e.Side = "c", n, 1, capture.Downstream
+				for _, f := range ck.Add(&capture.Head{ID: "c", Transport: "bridge"}, &e) {
+					got = append(got, f.Rule.ID)
+				}
+			}
+			if tt.exchange != 0 {
+				add(capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: tt.exchange, Request: &capture.Request{
+					Method: "POST", URL: "/mcp", Headers: []capture.Header{{"Mcp-Session-Id", "s"}, {"Mcp-Protocol-Version", "2025-11-25"}},
+				}})
+			}
+			add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Exchange: tt.exchange, Data: []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/list"}`)})
+			if tt.exchange != 0 {
+				add(capture.Event{Kind: capture.KindEnd, Exchange: tt.exchange, Data: []byte("client closed")})
+			}
+			got = nil
+			add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":18,"error":{"code":-32603,"message":"the session has ended"}}`)})
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
