@@ -217,8 +217,8 @@ func (ck *Checker) resolve(e *capture.Event, x *exchange, m *message) *session {
 		s := ck.sessionFor(key)
 		if s.transport == transportUnknown {
 			s.transport, s.certain = transportStdio, true
-			// A bridge records both transports. It may record a message to a client after the end of
-			// the exchange that it belongs to.
+			// A bridge records both transports. It may record a message to a client after the end
+			// of the exchange that it belongs to.
 			if t := s.capture.transport; t == capture.TransportHTTP || t == capture.TransportSSE || ck.sharedHTTP[key] != nil {
 				s.transport, s.certain = transportHTTP, false
 			}
