@@ -135,7 +135,7 @@ func TestResponseAfterExchange(t *testing.T) {
 			}
 			if tt.exchange != 0 {
 				add(capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: tt.exchange, Request: &capture.Request{
-					Method: "POST", URL: "/mcp", Headers: []capture.Header{{"Mcp-Session-Id", "s"}, {"Mcp-Protocol-Version", "2025-11-25"}},
+					Method: "POST", URL: "/mcp", Headers: []capture.Header{{Name: "Mcp-Session-Id", Value: "s"}, {Name: "Mcp-Protocol-Version", Value: "2025-11-25"}},
 				}})
 			}
 			add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Exchange: tt.exchange, Data: []byte(`{"jsonrpc":"2.0","id":17,"method":"tools/list"}`)})
