@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,11 +118,13 @@ func TestRuleIn(t *testing.T) {
 func TestResponseAfterExchange(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		exchange uint64 // of the request
+		exchange uint64 // of the request, whose id is 17
+		id       int    // of the response
 		want     []string
 	}{
-		{"HTTP", 1, nil},
-		{"stdio", 0, []string{"jsonrpc/unknown-id"}},
+		{"HTTP", 1, 17, nil},
+		{"stdio", 0, 17, nil},
+		{"stdio, another id", 0, 18, []string{"jsonrpc/unknown-id"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ck, n := New(nil), uint64(0)
@@ -143,7 +146,7 @@ func TestResponseAfterExchange(t *testing.T) {
 				add(capture.Event{Kind: capture.KindEnd, Exchange: tt.exchange, Data: []byte("client closed")})
 			}
 			got = nil
-			add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: []byte(`{"jsonrpc":"2.0","id":18,"error":{"code":-32603,"message":"the session has ended"}}`)})
+			add(capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"the session has ended"}}`, tt.id)})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
