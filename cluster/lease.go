@@ -140,19 +140,26 @@ func (n *Node) tryAcquire(ctx context.Context, r *records, key string, rev uint6
 		}
 	}
 	l.rev = l.epoch
+	if !n.keepLease(l) {
+		// If this fails, others take the lease as from a node that was killed.
+		_ = r.Delete(ctx, key, l.rev)
+		return nil, ErrClosed
+	}
+	return l, nil
+}
+
+// keepLease renews a lease from now on, unless the node is closed.
+func (n *Node) keepLease(l *lease) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		// If this fails, others take the lease as from a node that was killed.
-		n.mu.Unlock()
-		_ = r.Delete(ctx, key, l.rev)
-		n.mu.Lock()
-		return nil, ErrClosed
+		return false
 	}
 	n.leases[l] = struct{}{}
-	ctx, l.stop = context.WithCancel(n.ctx)
+	ctx, stop := context.WithCancel(n.ctx)
+	l.stop = stop
 	n.wg.Go(func() { l.beat(ctx) })
-	return l, nil
+	return true
 }
 
 // findAcquired returns the epoch if the write that takes the lease was carried out, although it

@@ -128,7 +128,7 @@ func (l *leaders) admit(name string) error {
 }
 
 // publish stores a message. Without a leader it waits for one until ctx ends. repeated means that
-// it sent the message to two leaders, of which the first may have stored it as well.
+// it sent the message again after an election, and that NATS may have stored it before.
 func (b *Backend) publish(ctx context.Context, stream string, m *nats.Msg, opts ...jetstream.PublishOpt) (seq uint64, repeated bool, err error) {
 	opts = append(opts, jetstream.WithRetryAttempts(0))
 	for {

@@ -23,7 +23,7 @@ const (
 	deletedHeader = "Mcpwire-Deleted"
 	// deletedTTL is how long such a message is kept.
 	deletedTTL = time.Minute
-	// writeHeader has a text that differs for each write.
+	// writeHeader is a header whose value differs for each write.
 	writeHeader = "Mcpwire-Write"
 	// absentKey is the end of the subject to which Absent writes. It is not a valid key.
 	absentKey = "~absent"
@@ -142,13 +142,13 @@ func (r *records) publish(ctx context.Context, m *nats.Msg, key string, last uin
 	id := rand.Text()
 	m.Header.Set(writeHeader, id)
 	opts = append(opts, jetstream.WithExpectLastSequencePerSubject(last))
-	for twice := false; ; {
-		seq, repeated, err := r.b.publish(ctx, r.stream, m, opts...)
-		twice = twice || repeated
-		if !twice || !errors.Is(err, cluster.ErrConflict) {
+	for repeated := false; ; {
+		seq, again, err := r.b.publish(ctx, r.stream, m, opts...)
+		repeated = repeated || again
+		if !repeated || !errors.Is(err, cluster.ErrConflict) {
 			return seq, err
 		}
-		// The conflict may be with this message, which the first leader stores or has stored.
+		// The conflict may be with this message, which NATS stores or has stored.
 		found, findErr := r.find(ctx, key)
 		switch {
 		case findErr != nil:
