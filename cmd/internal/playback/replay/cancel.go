@@ -66,11 +66,12 @@ func (p *player) canceledCall(f *frame) *liveCall {
 }
 
 // playCancellation plays a frame that cancels a request. It first waits for as many notifications
-// as the client had received, since they may have been the reason. Modern clients end the HTTP
-// request; others send a notification. It reports whether nothing is left to send.
+// as the client had received, as long as for a response, since they may have been the reason.
+// Modern clients end the HTTP request; others send a notification. It reports whether nothing is
+// left to send.
 func (p *player) playCancellation(ctx context.Context, f *frame, l *liveCall) (bool, error) {
 	ready := func() bool { return l.state != sent || len(l.notifications.kinds) >= f.notified }
-	if _, err := p.waitUntil(ctx, time.Now().Add(idleTimeout), ready); err != nil || l.state != sent {
+	if _, err := p.waitUntil(ctx, time.Now().Add(p.opts.Timeout), ready); err != nil || l.state != sent {
 		return true, err
 	}
 	if p.rec.Modern && p.origin.Transport == capture.TransportHTTP {

@@ -132,6 +132,7 @@ func webEnds(exchange uint64, why string) *capture.Event {
 // and checks the times of the messages.
 func TestDisconnected(t *testing.T) {
 	const gaveUp = "client closed"
+	const logMessage = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
 	for _, tt := range []struct {
 		name     string
 		file     *bytes.Buffer
@@ -152,6 +153,13 @@ func TestDisconnected(t *testing.T) {
 			notified: logLines{"2 tools/call wait: open", "5 tools/call c: same"},
 		},
 		{
+			name: "a cancellation waits for the notification that preceded it",
+			file: recordWeb(webAsks(1), webCalls(1, 1, "loud"), &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Exchange: 1, Data: []byte(logMessage)}, webEnds(1, gaveUp),
+				webAsks(2), webCalls(2, 2, "c"), webAnswers(2, 2, "c"), webEnds(2, "")),
+			want:     []string{"0s tools/call 1", "5s notifications/cancelled 1", "5.3s tools/call 2"},
+			notified: logLines{"2 tools/call loud: open", "6 tools/call c: same"},
+		},
+		{
 			name:     "the server ends the exchange",
 			file:     recordWeb(webAsks(1), webCalls(1, 1, "wait"), webEnds(1, "server closed"), webAsks(2), webCalls(2, 2, "c"), webAnswers(2, 2, "c"), webEnds(2, "")),
 			want:     []string{"0s tools/call 1", "0s tools/call 2"},
@@ -165,6 +173,8 @@ func TestDisconnected(t *testing.T) {
 					switch name, _ := m.Param("name"); string(name) {
 					case `"slow"`:
 						f.later(2*time.Second, m, content(m))
+					case `"loud"`:
+						time.AfterFunc(5*time.Second, func() { f.say(logMessage) })
 					case `"c"`:
 						f.result(m, content(m))
 					}
