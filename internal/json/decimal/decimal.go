@@ -21,9 +21,9 @@ type Decimal struct {
 	Exp    int64
 }
 
-// maxExp bounds exponents. It is far beyond what a text in memory can shift back by its own digits,
+// MaxExp bounds exponents. It is far beyond what a text in memory can shift back by its own digits,
 // so saturated numbers still compare correctly against every other one.
-const maxExp = 1 << 50
+const MaxExp = 1 << 50
 
 // Parse reads a valid JSON number.
 func Parse(tok []byte) Decimal {
@@ -72,8 +72,8 @@ func parseExp(tok []byte) int64 {
 	}
 	var n int64
 	for _, c := range tok {
-		if n = n*10 + int64(c-'0'); n > maxExp {
-			n = maxExp
+		if n = n*10 + int64(c-'0'); n > MaxExp {
+			n = MaxExp
 		}
 	}
 	if neg {
@@ -153,8 +153,8 @@ func (d Decimal) Uint64() (uint64, bool) {
 	return n, true
 }
 
-// AppendCanonical appends a text that is the same for all spellings of a value
-// and different for different values.
+// AppendCanonical appends a text that is the same for all spellings of a value and different for
+// different values, except those beyond MaxExp. An integer that does not end with 0 looks as usual.
 func (d Decimal) AppendCanonical(dst []byte) []byte {
 	if d.Size() == 0 {
 		return append(dst, '0')
@@ -164,8 +164,10 @@ func (d Decimal) AppendCanonical(dst []byte) []byte {
 	}
 	dst = append(dst, d.hi...)
 	dst = append(dst, d.lo...)
-	dst = append(dst, 'e')
-	return strconv.AppendInt(dst, d.Exp-int64(d.Size()), 10)
+	if exp := d.Exp - int64(d.Size()); exp != 0 {
+		dst = strconv.AppendInt(append(dst, 'e'), exp, 10)
+	}
+	return dst
 }
 
 // A Divisor is a number prepared for Divides: c x 10^exp.

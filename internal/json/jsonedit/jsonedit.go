@@ -6,7 +6,11 @@
 // The functions are safe for concurrent use.
 package jsonedit
 
-import "mcpwire/internal/json/jsonwire"
+import (
+	"strconv"
+
+	"mcpwire/internal/json/jsonwire"
+)
 
 // A Range is the position of a value in a text. The zero value means that nothing was found.
 type Range struct{ Start, End int }
@@ -18,8 +22,8 @@ func (r Range) Found() bool { return r.End > 0 }
 // was found.
 func (r Range) Of(text []byte) []byte { return text[r.Start:r.End] }
 
-// Locate returns the position of the value at a path of member names in an object. Of duplicate
-// names the first counts, as for jsonrpc.Message.
+// Locate returns the position of the value at a path of member names and of indexes of arrays. Of
+// duplicate names the first counts, as for jsonrpc.Message.
 func Locate(text []byte, path ...string) Range {
 	whole := Range{0, len(text)}
 	for _, name := range path {
@@ -31,12 +35,28 @@ func Locate(text []byte, path ...string) Range {
 	return whole
 }
 
-// memberOf returns the position of the named member's value in the object at a position.
+// memberOf returns the position of the named member's value in the object at a position, or of an
+// element if there is an array.
 func memberOf(text []byte, object Range, name string) (Range, bool) {
 	part := object.Of(text)
 	var s jsonwire.Scanner
 	s.Reset(part, 0)
-	if s.Peek() != '{' {
+	switch s.Peek() {
+	case '[':
+		more, err := s.EnterArray()
+		for i := 0; more && err == nil; i++ {
+			s.Peek()
+			start := s.Pos()
+			if err = s.Skip(); err == nil && strconv.Itoa(i) == name {
+				return Range{object.Start + start, object.Start + s.Pos()}, true
+			}
+			if err == nil {
+				more, err = s.NextElement()
+			}
+		}
+		return Range{}, false
+	case '{':
+	default:
 		return Range{}, false
 	}
 	more, err := s.EnterObject()

@@ -1,4 +1,4 @@
-// Package jsonpointer escapes the tokens of JSON Pointers (https://www.rfc-editor.org/rfc/rfc6901).
+// Package jsonpointer escapes and splits JSON Pointers (https://www.rfc-editor.org/rfc/rfc6901).
 package jsonpointer
 
 import "strings"
@@ -17,4 +17,16 @@ func Unescape(token string) string {
 		return token
 	}
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
+}
+
+// Split returns the names and indexes of a pointer, and none for the whole text.
+func Split(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	tokens := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	for i, token := range tokens {
+		tokens[i] = Unescape(token)
+	}
+	return tokens
 }

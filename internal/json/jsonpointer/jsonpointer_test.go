@@ -1,6 +1,9 @@
 package jsonpointer
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestEscape(t *testing.T) {
 	for _, tt := range []struct{ name, token string }{
@@ -11,6 +14,19 @@ func TestEscape(t *testing.T) {
 		}
 		if got := Unescape(tt.token); got != tt.name {
 			t.Errorf("Unescape(%q) = %q, want %q", tt.token, got, tt.name)
+		}
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, tt := range []struct {
+		pointer string
+		want    []string
+	}{
+		{"", nil}, {"/", []string{""}}, {"/a", []string{"a"}}, {"/a/0/", []string{"a", "0", ""}}, {"/a~1b/~01", []string{"a/b", "~1"}}, {"a/b", []string{"a", "b"}},
+	} {
+		if got := Split(tt.pointer); !slices.Equal(got, tt.want) {
+			t.Errorf("Split(%q) = %q, want %q", tt.pointer, got, tt.want)
 		}
 	}
 }

@@ -1,13 +1,13 @@
 package jsondiff
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"iter"
 	"strconv"
 	"strings"
 
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 )
@@ -210,7 +210,10 @@ func (p *parser) array(i int32, ignore patterns, depth int) uint64 {
 
 func (p *parser) scalar(text []byte) uint64 {
 	if len(text) > 0 && (text[0] == '-' || text[0] >= '0' && text[0] <= '9') {
-		p.buf = appendNumber(p.buf[:0], text)
+		p.buf = append(p.buf[:0], text...) // for a power of ten beyond what a Decimal has
+		if d := decimal.Parse(text); max(d.Exp, -d.Exp) < decimal.MaxExp/2 {
+			p.buf = d.AppendCanonical(p.buf[:0])
+		}
 		return p.hash('0', p.buf)
 	}
 	return p.hash('l', text)
@@ -244,42 +247,6 @@ func writeHashes(h *maphash.Hash, sums ...uint64) {
 	}
 }
 
-// appendNumber appends a text that is the same for all spellings of a number: its digits without
-// zeros at either end, and the power of ten to multiply them by. A power beyond an int64 keeps its
-// spelling.
-func appendNumber(dst, text []byte) []byte {
-	begin := len(dst)
-	if text[0] == '-' {
-		dst, text = append(dst, '-'), text[1:]
-	}
-	var power []byte
-	if i := bytes.IndexAny(text, "eE"); i >= 0 {
-		text, power = text[:i], text[i+1:]
-	}
-	whole, fraction, _ := bytes.Cut(text, []byte("."))
-	digits := len(dst)
-	dst = append(append(dst, whole...), fraction...)
-	zeros := 0
-	for digits+zeros < len(dst) && dst[digits+zeros] == '0' {
-		zeros++
-	}
-	dst = append(dst[:digits], dst[digits+zeros:]...)
-	end := len(bytes.TrimRight(dst[digits:], "0"))
-	if end == 0 {
-		return append(dst[:begin], '0')
-	}
-	shift := int64(len(dst) - digits - end - len(fraction))
-	dst = append(dst[:digits+end], 'e')
-	var exponent int64
-	if len(power) > 0 {
-		var err error
-		if exponent, err = strconv.ParseInt(string(power), 10, 62); err != nil {
-			dst = append(append(dst, '?'), power...)
-		}
-	}
-	return strconv.AppendInt(dst, exponent+shift, 10)
-}
-
 // patterns select the values to ignore below a location. They are immutable.
 type patterns struct {
 	// list holds the remaining segments of each pattern.
@@ -294,11 +261,7 @@ func parsePatterns(pointers []string) (p patterns) {
 			p.all = true
 			continue
 		}
-		segments := strings.Split(strings.TrimPrefix(s, "/"), "/")
-		for i, s := range segments {
-			segments[i] = jsonpointer.Unescape(s)
-		}
-		p.list = append(p.list, segments)
+		p.list = append(p.list, jsonpointer.Split(s))
 	}
 	return p
 }

@@ -231,15 +231,11 @@ func onlyAnnotations(m map[string]any) bool {
 }
 
 func lookup(v any, pointer string) (any, bool) {
-	if pointer == "" {
-		return v, true
-	}
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+	for _, part := range jsonpointer.Split(pointer) {
 		m, ok := v.(map[string]any)
 		if !ok {
 			return nil, false
 		}
-		part = jsonpointer.Unescape(part)
 		if v, ok = m[part]; !ok {
 			return nil, false
 		}

@@ -11,6 +11,7 @@ import (
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/text/spelling"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -112,11 +113,7 @@ func maskOf(pointers []string, prefix string) (m *mask, canonical string) {
 	m = new(mask)
 	for _, p := range inside {
 		at := m
-		for token := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
-			if p == "" {
-				break
-			}
-			name := jsonpointer.Unescape(token)
+		for _, name := range jsonpointer.Split(p) {
 			if at.inside == nil {
 				at.inside = map[string]*mask{}
 			}
@@ -185,7 +182,7 @@ func appendCanonical(dst, text []byte, m *mask) []byte {
 	case 't', 'f', 'n':
 		return append(dst, text...)
 	}
-	return appendNumber(dst, text)
+	return decimal.Parse(text).AppendCanonical(dst)
 }
 
 func appendObject(dst, text []byte, m *mask) []byte {
@@ -208,40 +205,6 @@ func appendObject(dst, text []byte, m *mask) []byte {
 		dst = appendCanonical(dst, x.value, m.member(x.name))
 	}
 	return append(dst, '}')
-}
-
-// appendNumber appends a number as digits and an exponent. It copies a number with an excessive
-// exponent unchanged.
-func appendNumber(dst, text []byte) []byte {
-	mantissa, exponent := text, 0
-	if i := bytes.IndexAny(text, "eE"); i >= 0 {
-		e, err := strconv.ParseInt(string(text[i+1:]), 10, 32)
-		if err != nil {
-			return append(dst, text...)
-		}
-		mantissa, exponent = text[:i], int(e)
-	}
-	negative := mantissa[0] == '-'
-	mantissa = bytes.TrimPrefix(mantissa, []byte("-"))
-	whole, fraction, _ := bytes.Cut(mantissa, []byte("."))
-	digits := append(bytes.Clone(whole), fraction...)
-	exponent -= len(fraction)
-	if kept := bytes.TrimRight(digits, "0"); len(kept) < len(digits) {
-		exponent += len(digits) - len(kept)
-		digits = kept
-	}
-	if digits = bytes.TrimLeft(digits, "0"); len(digits) == 0 {
-		return append(dst, '0')
-	}
-	if negative {
-		dst = append(dst, '-')
-	}
-	dst = append(dst, digits...)
-	if exponent != 0 {
-		dst = append(dst, 'e')
-		dst = strconv.AppendInt(dst, int64(exponent), 10)
-	}
-	return dst
 }
 
 // Limits of the search for similar requests.

@@ -6,6 +6,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/internal/json/jsonpointer"
 )
 
 // Conn is the connection that a recording is replayed over.
@@ -26,7 +27,7 @@ func Compare(recorded, live string, recordedAt, liveAt time.Time, hidden []strin
 
 // Edit replaces the value at a pointer; an empty value removes it.
 func Edit(text, pointer, by string) string {
-	return string(edit([]byte(text), pointerPath(pointer), func([]byte) []byte {
+	return string(edit([]byte(text), jsonpointer.Split(pointer), func([]byte) []byte {
 		if by == "" {
 			return nil
 		}

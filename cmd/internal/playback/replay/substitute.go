@@ -1,10 +1,11 @@
 package replay
 
 import (
-	"bytes"
 	"slices"
 
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
@@ -25,7 +26,7 @@ func (s *substitutes) fill(raw []byte, listed []string) []byte {
 	}
 	for _, pointer := range resend.RedactedIn(raw, listed) {
 		if value := s.set[pointer]; value != nil {
-			raw = edit(raw, pointerPath(pointer), func([]byte) []byte { return value })
+			raw = edit(raw, jsonpointer.Split(pointer), func([]byte) []byte { return value })
 		}
 	}
 	return raw
@@ -84,12 +85,7 @@ func (s *substitutes) renameTasks(raw []byte) []byte {
 		if len(old) == 0 || old[0] != '[' {
 			return old
 		}
-		var ids [][]byte
-		elements := jsonwire.ArrayElements(old)
-		for elements.Next() {
-			ids = append(ids, renamed(elements.Value()))
-		}
-		return append(append([]byte{'['}, bytes.Join(ids, []byte{','})...), ']')
+		return era.RewriteArray(nil, old, renamed)
 	})
 }
 
@@ -135,28 +131,13 @@ func inputResponses(was, answered, now []byte) []byte {
 			}
 		}
 	}
-	return orderedObject(now, given)
+	return era.Rewrite(nil, now, func(m *jsonwire.Members) []byte {
+		key := m.KeyString()
+		value := given[key]
+		delete(given, key)
+		return value
+	}, nil)
 }
 
 // maxInputRequests limits the answered input requests.
 const maxInputRequests = 1000
-
-// orderedObject returns an object of values in the member order of another object.
-func orderedObject(order []byte, values map[string][]byte) []byte {
-	out := []byte{'{'}
-	members := jsonwire.ObjectMembers(order)
-	for members.Next() {
-		key := members.KeyString()
-		v := values[key]
-		if v == nil {
-			continue
-		}
-		delete(values, key)
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(out, quoted(key)...), ':')
-		out = append(out, v...)
-	}
-	return append(out, '}')
-}
