@@ -154,7 +154,7 @@ func (s *streamClient) drain(ctx context.Context) (late int, err error) {
 // read handles the messages of the client until its input ends.
 func (s *streamClient) read(ctx context.Context) error {
 	r := &StreamReader{
-		Framer: s.f, Strict: s.strict, Batches: s.batches.Load, Invalid: s.client.recordInvalid, Logger: s.b.opts.Logger,
+		Framer: s.f, Strict: s.strict, Policy: func() rpc.Policy { return rpc.Policy{NoBatches: !s.batches.Load()} }, Invalid: s.client.recordInvalid, Logger: s.b.opts.Logger,
 		Handle: func(frame []byte, m *jsonrpc.Message, answer func([]byte)) { s.handle(ctx, frame, m, answer) },
 		Send:   func(message []byte) { s.client.out.Send(message) },
 		Refuse: func(message []byte) { s.client.send(nil, message, provenance{}) },

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/rpc"
 	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 )
@@ -26,8 +27,9 @@ type StreamReader struct {
 	Refuse func(message []byte)
 	// Invalid gets each frame that is not forwarded. It may be nil.
 	Invalid func(frame []byte)
-	// Batches reports if the client may send batches. Nil means that it may.
-	Batches func() bool
+	// Policy returns the policy of the negotiated revision: NoBatches and OmitNullID apply. Nil
+	// means that the client may send batches.
+	Policy func() rpc.Policy
 	// Strict ends the input at the first invalid message, because a web page could make a browser
 	// send an HTTP request with messages in it to a socket.
 	Strict bool
@@ -90,7 +92,14 @@ func (r *StreamReader) invalid(frame []byte) {
 
 // refuse answers a message that could not be read.
 func (r *StreamReader) refuse(id jsonrpc.ID, e *jsonrpc.Error) {
-	r.Refuse(jsonrpc.AppendError(nil, id, e, true))
+	r.Refuse(jsonrpc.AppendError(nil, id, e, !r.policy().OmitNullID))
+}
+
+func (r *StreamReader) policy() rpc.Policy {
+	if r.Policy == nil {
+		return rpc.Policy{}
+	}
+	return r.Policy()
 }
 
 // respond gives the server an error in place of a response, so that it does not wait.
@@ -129,7 +138,7 @@ func (r *StreamReader) refuseForwarding(frame []byte, m *jsonrpc.Message, err er
 // handleBatch handles the messages of a batch, and answers with a batch.
 func (r *StreamReader) handleBatch(frame []byte) {
 	entries, err := rpcbatch.Parse(frame, 0)
-	if err == nil && r.Batches != nil && !r.Batches() {
+	if err == nil && r.policy().NoBatches {
 		err = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this protocol revision has no batches; send each message on its own")
 	}
 	if err != nil {

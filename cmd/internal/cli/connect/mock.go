@@ -218,10 +218,7 @@ func runMock(cmd *cobra.Command, e *kit.Env, f *mockFlags, args []string) error 
 	if err != nil {
 		return err
 	}
-	srv, err := mock.New(recording, opts)
-	if err != nil {
-		return err
-	}
+	srv := mock.New(recording, opts)
 	defer srv.Close()
 	between, err := f.translate(srv, recording, opts)
 	if err != nil {

@@ -1,15 +1,15 @@
 package mock
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"time"
 
 	"mcpwire/internal/era"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -58,7 +58,7 @@ type conn struct {
 
 func (s *Server) newConn(out rpc.Sender, pipe bool) *conn {
 	p := &conn{
-		srv: s, out: &serialSender{to: out}, stream: pipe, rules: s.recording.rules(), cursors: map[cursor]int{}, responders: map[*responder]struct{}{}, pending: map[string]chan *jsonrpc.Message{},
+		srv: s, out: &sender{to: out}, stream: pipe, rules: s.recording.rules(), cursors: map[cursor]int{}, responders: map[*responder]struct{}{}, pending: map[string]chan *jsonrpc.Message{},
 		tokens: map[*exchange][]byte{}, sentTrailing: map[*exchange]bool{},
 	}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
@@ -67,14 +67,14 @@ func (s *Server) newConn(out rpc.Sender, pipe bool) *conn {
 	return p
 }
 
-// A serialSender sends one message at a time. A nil destination discards.
-type serialSender struct {
+// A sender sends one message at a time. A nil destination discards.
+type sender struct {
 	mu sync.Mutex
 	to rpc.Sender
 }
 
 // Send implements [rpc.Sender].
-func (s *serialSender) Send(message []byte) error {
+func (s *sender) Send(message []byte) error {
 	if s.to == nil {
 		return nil
 	}
@@ -210,7 +210,7 @@ var errEnded = errors.New("mock: the request ended without a response")
 //
 // The flow of a request is:
 //
-//	streamConn.handleFrame -> begin, or conn.Request over HTTP
+//	streamConn.handle, or conn.Request over HTTP
 //	accept              register the request
 //	  answerBuiltin     protocol errors that do not depend on the recording
 //	  match -> next     the recorded exchange, by candidates and their cursor
@@ -226,9 +226,7 @@ func (c *conn) accept(m *jsonrpc.Message) (*responder, error) {
 		a.cancel()
 		return nil, errBusy
 	}
-	if token := tokenOf(m); token != nil {
-		a.token = append([]byte(nil), token...)
-	}
+	a.token = bytes.Clone(tokenOf(m))
 	if a.modern {
 		a.level, _ = mcp.ParseLoggingLevel(era.LookupString(m.Params, "_meta", mcp.MetaLogLevel))
 	}
@@ -273,10 +271,7 @@ func (c *conn) noteInitialize(m *jsonrpc.Message) {
 		return
 	}
 	c.features = era.Of(c.legacy.revision)
-	c.client = era.Client{}
-	if era.IsObject(m.Params) {
-		c.client.Capabilities = append([]byte(nil), era.Lookup(m.Params, "capabilities")...)
-	}
+	c.client = era.Client{Capabilities: bytes.Clone(era.Lookup(m.Params, "capabilities"))}
 }
 
 // answerBuiltin sets the error for requests that are invalid regardless of the recording. It
@@ -312,11 +307,7 @@ func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 		return false
 	case r.method == mcp.MethodPing:
 	case r.method == mcp.MethodSetLevel:
-		level := ""
-		if era.IsObject(m.Params) {
-			level = era.LookupString(m.Params, "level")
-		}
-		if _, ok := mcp.ParseLoggingLevel(level); !ok {
+		if _, ok := mcp.ParseLoggingLevel(era.LookupString(m.Params, "level")); !ok {
 			r.err = jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: params.level is not one of the eight levels")
 			return true
 		}
@@ -329,7 +320,7 @@ func (c *conn) answerDefault(r *responder, m *jsonrpc.Message) bool {
 
 // applyEffects applies a change of the log level.
 func (c *conn) applyEffects(m *jsonrpc.Message) {
-	if string(m.Method) != mcp.MethodSetLevel || !era.IsObject(m.Params) {
+	if string(m.Method) != mcp.MethodSetLevel {
 		return
 	}
 	if level, ok := mcp.ParseLoggingLevel(era.LookupString(m.Params, "level")); ok {
@@ -354,8 +345,7 @@ type streamConn struct {
 // within 10 s, and returns nil. If ctx or the server ends first, it returns the
 // cause, see [Server.Err]; otherwise the read error. It closes f.
 func (s *Server) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	l := &frameSender{f: f}
-	c := &streamConn{conn: s.newConn(l, true), framer: f}
+	c := &streamConn{conn: s.newConn(frameSender{f}, true), framer: f}
 	if !s.activity.begin() {
 		f.Close()
 		return jsonrpc.ErrClosed
@@ -408,90 +398,63 @@ func (c *streamConn) finish() {
 
 // read handles messages until the input ends.
 func (c *streamConn) read() error {
-	for {
-		frame, err := c.framer.ReadFrame()
-		switch {
-		case err == nil:
-			c.handleFrame(frame)
-		case errors.Is(err, io.EOF):
-			return nil
-		default:
-			var bad *jsonrpc.FrameError
-			var call *jsonrpc.CallError
-			if errors.As(err, &bad) {
-				c.reject(nil, &jsonrpc.Error{Code: bad.Code, Message: bad.Reason})
-				continue
+	r := &bridge.StreamReader{
+		Framer: c.framer, Handle: c.handle, Send: c.send, Logger: c.srv.opts.Logger,
+		Policy: func() rpc.Policy { return c.rules.Policy(c.modernSeen) },
+		Refuse: func(response []byte) {
+			if c.ctx.Err() != nil {
+				return
 			}
-			if errors.As(err, &call) || errors.Is(err, jsonrpc.ErrGap) {
-				continue
-			}
-			return err
-		}
-		if c.ctx.Err() != nil {
-			return nil
-		}
+			c.srv.opts.Logger.Warn("rejected a message of the client", "response", clip.String(string(response), 256))
+			c.send(response)
+		},
 	}
+	if err := r.Read(); !bridge.IsEnd(err) {
+		return err
+	}
+	return nil
 }
 
-// handleFrame handles a frame.
-func (c *streamConn) handleFrame(frame []byte) {
-	if rpcbatch.Is(frame) {
-		c.handleBatch(frame)
-		return
-	}
-	var m jsonrpc.Message
-	if err := jsonrpc.Parse(frame, &m, 0); err != nil {
-		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
-			c.reject(m.ID, jsonrpc.ErrorOf(err))
-		}
-		return
-	}
-	if m.Kind != jsonrpc.KindRequest {
-		c.handleOneWay(frame, &m)
-		return
-	}
-	a := c.begin(&m)
-	if a == nil || !c.activity.begin() {
-		return
-	}
-	if a.isImmediate() {
-		c.respond(a)
-		return
-	}
-	go c.respond(a)
-}
-
-// handleOneWay handles a message other than a request.
-func (c *streamConn) handleOneWay(frame []byte, m *jsonrpc.Message) {
-	if m.Kind == jsonrpc.KindNotification {
+// handle handles a message, as bridge.StreamReader says.
+func (c *streamConn) handle(frame []byte, m *jsonrpc.Message, answer func(response []byte)) {
+	switch m.Kind {
+	case jsonrpc.KindRequest:
+	case jsonrpc.KindNotification:
 		c.Notification(c.ctx, frame, m)
 		return
+	default:
+		c.Response(c.ctx, frame, m)
+		return
 	}
-	c.Response(c.ctx, frame, m)
-}
-
-// begin accepts a request. It returns nil if the request was rejected.
-func (c *streamConn) begin(m *jsonrpc.Message) *responder {
+	if c.ctx.Err() != nil { // the server has ended
+		answer(nil)
+		return
+	}
 	c.modernSeen = c.modernSeen || isModern(m.Params)
 	a, err := c.accept(m)
-	if err != nil {
-		c.reject(m.ID, jsonrpc.ErrorOf(err))
-		return nil
+	switch {
+	case err != nil:
+		answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false))
+	case !c.activity.begin():
+		a.end()
+		answer(nil)
+	case a.isImmediate():
+		c.respond(a, answer)
+	default:
+		go c.respond(a, answer)
 	}
-	a.out = c.out
-	return a
 }
 
 // respond answers a request.
-func (c *streamConn) respond(r *responder) {
+func (c *streamConn) respond(r *responder, answer func(response []byte)) {
 	defer c.activity.done()
 	defer r.end()
+	r.out = c.out
 	text, err := r.run()
-	if err != nil {
-		return
+	answer(text)
+	if err == nil {
+		c.sendTrailing(r)
 	}
-	c.send(text)
-	c.sendTrailing(r)
 }
 
 func (c *streamConn) send(text []byte) {
@@ -500,80 +463,11 @@ func (c *streamConn) send(text []byte) {
 	}
 }
 
-// reject answers an invalid message.
-func (c *streamConn) reject(id jsonrpc.ID, e *jsonrpc.Error) {
-	c.srv.opts.Logger.Warn("the client sent what is not a message", "error", clip.String(e.Message, 256))
-	omit := c.rules.Policy(c.modernSeen).OmitNullID
-	c.send(jsonrpc.AppendError(nil, id, e, !omit))
-}
-
-// handleBatch handles an array of messages, if the revision has batches. One array answers its
-// requests.
-func (c *streamConn) handleBatch(frame []byte) {
-	entries, err := rpcbatch.Parse(frame, 0)
-	switch {
-	case err != nil:
-		c.reject(nil, jsonrpc.ErrorOf(err))
-		return
-	case c.rules.Policy(c.modernSeen).NoBatches:
-		c.reject(nil, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "invalid request: this revision has no batches; send each message on its own"))
-		return
-	}
-	var plays []*responder
-	var answers [][]byte
-	for i := range entries {
-		e := &entries[i]
-		switch {
-		case e.Invalid != nil:
-			answers = append(answers, jsonrpc.AppendError(nil, e.ID, jsonrpc.ErrorOf(e.Invalid), true))
-		case e.Kind != jsonrpc.KindRequest:
-			c.handleOneWay(nil, &e.Message)
-		default:
-			if a := c.begin(&e.Message); a != nil {
-				plays = append(plays, a)
-			}
-		}
-	}
-	if len(plays)+len(answers) > 0 && c.activity.begin() {
-		go c.respondBatch(plays, answers)
-	}
-}
-
-func (c *streamConn) respondBatch(plays []*responder, answers [][]byte) {
-	defer c.activity.done()
-	for _, a := range plays {
-		if text, err := a.run(); err == nil {
-			answers = append(answers, text)
-		}
-	}
-	if len(answers) > 0 {
-		all := []byte("[")
-		for i, text := range answers {
-			if i > 0 {
-				all = append(all, ',')
-			}
-			all = append(all, text...)
-		}
-		c.send(append(all, ']'))
-	}
-	for _, a := range plays {
-		c.sendTrailing(a)
-		a.end()
-	}
-}
-
-// A frameSender writes frames.
-type frameSender struct {
-	mu sync.Mutex
-	f  jsonrpc.Framer
-}
+// A frameSender writes frames, one at a time for one caller.
+type frameSender struct{ f jsonrpc.Framer }
 
 // Send implements [rpc.Sender].
-func (s *frameSender) Send(message []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.f.WriteFrame(message)
-}
+func (s frameSender) Send(message []byte) error { return s.f.WriteFrame(message) }
 
 // An activity counts running operations, and starts no new ones once closed.
 type activity struct {

@@ -2,8 +2,8 @@
 // recorded responses from a capture (see package capture).
 //
 //	rec, err := mock.Read(events, nil) // of a capture.Reader
-//	srv, err := mock.New(rec, nil)
-//	err = stdio.Serve(ctx, srv)        // or srv.Handler(nil), over HTTP
+//	srv := mock.New(rec, nil)
+//	err := stdio.Serve(ctx, srv)        // or srv.Handler(nil), over HTTP
 //
 // # Matching
 //

@@ -27,10 +27,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	srv, err := mock.New(recording, nil)
-	if err != nil {
-		panic(err)
-	}
+	srv := mock.New(recording, nil)
 	defer srv.Close()
 
 	client := strings.NewReader(`{"jsonrpc":"2.0","id":"x","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"me","version":"1"}}}

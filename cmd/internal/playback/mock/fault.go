@@ -1,10 +1,12 @@
 package mock
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,7 +15,6 @@ import (
 
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -280,13 +281,6 @@ func (f *Fault) hasDelay() bool { return f.act == actDelay || f.act == actDrop }
 // String returns the name of the action.
 func (f *Fault) String() string { return string(f.act) }
 
-// clone returns a copy with a zero count.
-func (f *Fault) clone() *Fault {
-	c := *f
-	c.seen = 0
-	return &c
-}
-
 // matchFaults returns the faults that apply to a request.
 func (s *Server) matchFaults(r *responder, m *jsonrpc.Message) []*Fault {
 	if len(s.opts.Faults) == 0 {
@@ -434,16 +428,7 @@ func (r *responder) withFaultID(answer []byte) []byte {
 	if id == nil {
 		return answer
 	}
-	return withID(answer, id)
-}
-
-func withID(text []byte, id jsonrpc.ID) []byte {
-	return era.Rewrite(nil, text, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("id") {
-			return id
-		}
-		return m.Value()
-	}, nil)
+	return withMember(answer, id, "id")
 }
 
 // A subject is a request as filters see it: the facts known when it arrives.
@@ -473,10 +458,7 @@ func (s *subject) MatchField(f filter.Field, match func(string) bool) bool {
 	case filter.Server:
 		return match(a.conn.srv.recording.Name)
 	case filter.Task:
-		id := ""
-		if era.IsObject(s.params) {
-			id = era.LookupString(s.params, "taskId")
-		}
+		id := era.LookupString(s.params, "taskId")
 		return id != "" && match(id)
 	case filter.Session:
 		return a.exchange != nil && a.exchange.session != nil && match(strconv.FormatUint(a.exchange.session.number, 10))
@@ -522,7 +504,8 @@ func (s *subject) Payloads() iter.Seq[[]byte] {
 // A faultWriter is the HTTP response to a request that may get a fault. Only a fault hijacks its
 // connection.
 type faultWriter struct {
-	w http.ResponseWriter
+	http.ResponseWriter
+	*http.ResponseController
 
 	mu      sync.Mutex
 	started bool
@@ -546,21 +529,11 @@ func (s *Server) serveWithFaults(h http.Handler, rw http.ResponseWriter, r *http
 		h.ServeHTTP(rw, r)
 		return
 	}
-	w := &faultWriter{w: rw, left: -1}
+	w := &faultWriter{ResponseWriter: rw, ResponseController: http.NewResponseController(rw), left: -1}
 	h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), faultWriterKey{}, w)))
 }
 
 var errAborted = errors.New("mock: a fault has cut the connection")
-
-// Header implements http.ResponseWriter.
-func (fw *faultWriter) Header() http.Header {
-	fw.mu.Lock()
-	defer fw.mu.Unlock()
-	if fw.refused || fw.aborted {
-		return http.Header{}
-	}
-	return fw.w.Header()
-}
 
 // WriteHeader implements http.ResponseWriter.
 func (fw *faultWriter) WriteHeader(status int) {
@@ -568,7 +541,7 @@ func (fw *faultWriter) WriteHeader(status int) {
 	defer fw.mu.Unlock()
 	if !fw.refused && !fw.aborted {
 		fw.started = true
-		fw.w.WriteHeader(status)
+		fw.ResponseWriter.WriteHeader(status)
 	}
 }
 
@@ -587,9 +560,9 @@ func (fw *faultWriter) Write(b []byte) (int, error) {
 		if fw.left > 0 {
 			fw.left -= len(b)
 		}
-		return fw.w.Write(b)
+		return fw.ResponseWriter.Write(b)
 	}
-	n, err := fw.w.Write(b[:fw.left])
+	n, err := fw.ResponseWriter.Write(b[:fw.left])
 	fw.abortLocked()
 	return n, errors.Join(errAborted, err)
 }
@@ -604,32 +577,12 @@ func (fw *faultWriter) FlushError() error {
 	case fw.refused:
 		return nil
 	}
-	return http.NewResponseController(fw.w).Flush()
+	return fw.Flush()
 }
 
-// SetWriteDeadline supports http.ResponseController.
-func (fw *faultWriter) SetWriteDeadline(t time.Time) error {
-	fw.mu.Lock()
-	defer fw.mu.Unlock()
-	if fw.aborted {
-		return errAborted
-	}
-	return http.NewResponseController(fw.w).SetWriteDeadline(t)
-}
-
-// SetReadDeadline supports http.ResponseController.
-func (fw *faultWriter) SetReadDeadline(t time.Time) error {
-	fw.mu.Lock()
-	defer fw.mu.Unlock()
-	if fw.aborted {
-		return errAborted
-	}
-	return http.NewResponseController(fw.w).SetReadDeadline(t)
-}
-
-// EnableFullDuplex supports http.ResponseController.
-func (fw *faultWriter) EnableFullDuplex() error {
-	return http.NewResponseController(fw.w).EnableFullDuplex()
+// Hijack hides that of the response, which would take the connection away from faults.
+func (*faultWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, http.ErrNotSupported
 }
 
 // abortAfter cuts the connection after n more bytes.
@@ -651,11 +604,10 @@ func (fw *faultWriter) abortLocked() {
 		return
 	}
 	fw.aborted = true
-	rc := http.NewResponseController(fw.w)
 	if fw.started {
-		_ = rc.Flush() // shows the client what was sent
+		_ = fw.Flush() // shows the client what was sent
 	}
-	if conn, _, err := rc.Hijack(); err == nil {
+	if conn, _, err := fw.ResponseController.Hijack(); err == nil {
 		conn.Close()
 	}
 }
@@ -668,13 +620,13 @@ func (fw *faultWriter) writeStatus(status int) bool {
 		return false
 	}
 	fw.refused, fw.started = true, true
-	h := fw.w.Header()
+	h := fw.Header()
 	clear(h)
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	if status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	fw.w.WriteHeader(status)
-	_, _ = fw.w.Write([]byte(http.StatusText(status) + "\n")) // the client may be gone
+	fw.ResponseWriter.WriteHeader(status)
+	_, _ = fw.ResponseWriter.Write([]byte(http.StatusText(status) + "\n")) // the client may be gone
 	return true
 }

@@ -187,10 +187,7 @@ func TestWebFaults(t *testing.T) {
 			if x.fault != "" {
 				o.Faults = []*mock.Fault{fault(t, x.fault)}
 			}
-			srv, err := mock.New(recording, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			srv := mock.New(recording, o)
 			web, err := srv.Handler(nil)
 			if err != nil {
 				t.Fatal(err)

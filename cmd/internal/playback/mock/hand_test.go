@@ -75,10 +75,7 @@ func dial(t *testing.T, recording *mock.Recording, o *mock.Options) *client {
 	}
 	log := &bytes.Buffer{}
 	o.Logger = slog.New(slog.NewTextHandler(log, nil))
-	srv, err := mock.New(recording, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := mock.New(recording, o)
 	c := pipeTo(t, srv)
 	c.log = log
 	c.close = srv.Close

@@ -73,10 +73,7 @@ func TestHostile(t *testing.T) {
 // TestClientThatDoesNotRead closes the server while it waits for a client.
 func TestClientThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv, err := mock.New(one(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		srv := mock.New(one(t), nil)
 		c := pipeTo(t, srv)
 		c.greet(`{}`)
 		c.send(call("1", "a", `{}`, ``))

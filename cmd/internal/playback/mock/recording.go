@@ -14,6 +14,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/messages"
 	"mcpwire/internal/era"
+	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
@@ -477,12 +478,7 @@ func (rd *reader) noteRevision(r mcp.Revision, l *sessionReader) {
 }
 
 // clientOf returns the name of the client that sent initialize.
-func clientOf(params []byte) string {
-	if !era.IsObject(params) {
-		return ""
-	}
-	return era.LookupString(params, "clientInfo", "name")
-}
+func clientOf(params []byte) string { return era.LookupString(params, "clientInfo", "name") }
 
 // An incoming is one recorded message while it is read.
 type incoming struct {
@@ -671,10 +667,7 @@ func (in *incoming) ownerOf(s *step) (x *exchange, later bool) {
 
 // subscriptionOf returns the id of a notification's subscription.
 func subscriptionOf(params []byte) jsonrpc.ID {
-	if !era.IsObject(params) {
-		return nil
-	}
-	return jsonrpc.ID(era.Lookup(params, "_meta", mcp.MetaSubscriptionID))
+	return era.Lookup(params, "_meta", mcp.MetaSubscriptionID)
 }
 
 // withoutMeta returns params without their metadata.
@@ -682,12 +675,7 @@ func withoutMeta(params []byte) []byte {
 	if !era.IsObject(params) {
 		return params
 	}
-	return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") {
-			return nil
-		}
-		return m.Value()
-	}, nil)
+	return era.Rewrite(nil, params, era.Without("_meta"), nil)
 }
 
 // An exchange is a recorded request with all messages that belong to it.
@@ -797,12 +785,11 @@ func matchKeyOf(method string, params []byte, m *mask) matchKey {
 		s.inputs, s.state = sumOf(inputs, m.member(inputResponses)), sumOf(state, m.member(requestState))
 		s.isInputRound = inputs != nil || state != nil
 	}
-	rest := era.Rewrite(nil, params, func(o *jsonwire.Members) []byte {
-		if o.KeyIs("_meta") || s.isInputRound && (o.KeyIs(inputResponses) || o.KeyIs(requestState)) {
-			return nil
-		}
-		return o.Value()
-	}, nil)
+	left := []string{"_meta"}
+	if s.isInputRound {
+		left = append(left, inputResponses, requestState)
+	}
+	rest := era.Rewrite(nil, params, era.Without(left...), nil)
 	if len(rest) > len("{}") {
 		s.params = sumOf(rest, m)
 	}
@@ -810,22 +797,15 @@ func matchKeyOf(method string, params []byte, m *mask) matchKey {
 	return s
 }
 
-// volatile are the members of _meta that differ between calls or clients.
-var volatile = map[string]bool{
-	mcp.MetaProgressToken: true, mcp.MetaProtocolVersion: true, mcp.MetaClientCapabilities: true, mcp.MetaClientInfo: true, mcp.MetaLogLevel: true,
-	"traceparent": true, "tracestate": true, "baggage": true,
-}
+// withoutVolatile leaves out the members of _meta that differ between calls or clients.
+var withoutVolatile = era.Without(mcp.MetaProgressToken, mcp.MetaProtocolVersion, mcp.MetaClientCapabilities, mcp.MetaClientInfo, mcp.MetaLogLevel,
+	"traceparent", "tracestate", "baggage")
 
 func metaSum(meta []byte, m *mask) sum {
 	if !era.IsObject(meta) {
 		return sum{}
 	}
-	rest := era.Rewrite(nil, meta, func(o *jsonwire.Members) []byte {
-		if volatile[o.KeyString()] {
-			return nil
-		}
-		return o.Value()
-	}, nil)
+	rest := era.Rewrite(nil, meta, withoutVolatile, nil)
 	if len(rest) <= len("{}") {
 		return sum{}
 	}
@@ -853,7 +833,7 @@ func targetOf(method string, params []byte) string {
 
 // isModern reports whether a request carries its revision.
 func isModern(params []byte) bool {
-	return era.IsObject(params) && era.Lookup(params, "_meta", mcp.MetaProtocolVersion) != nil
+	return era.Lookup(params, "_meta", mcp.MetaProtocolVersion) != nil
 }
 
 // revisionOf returns the revision that a request carries.
@@ -864,9 +844,6 @@ func revisionOf(params []byte) mcp.Revision {
 
 // tokenOf returns the progress token of a request, or nil.
 func tokenOf(m *jsonrpc.Message) []byte {
-	if !era.IsObject(m.Params) {
-		return nil
-	}
 	return era.Lookup(m.Params, "_meta", mcp.MetaProgressToken)
 }
 
@@ -880,14 +857,8 @@ type frame struct {
 // frameOf removes the id from a valid message.
 func frameOf(text []byte) frame {
 	text = jsonwire.OneLine(text)
-	var s jsonwire.Scanner
-	s.Reset(text, 0)
-	more, err := s.EnterObject()
-	for more && err == nil {
-		var m jsonwire.Member
-		if more, err = s.Member(&m); err == nil && jsonwire.RawEqual(text[m.NameStart:m.NameEnd], "id") {
-			return frame{string(text[:m.Start]), string(text[m.End:]), true}
-		}
+	if at := jsonedit.Locate(text, "id"); at.Found() {
+		return frame{string(text[:at.Start]), string(text[at.End:]), true}
 	}
 	return frame{head: string(text)}
 }
@@ -902,31 +873,16 @@ func (f *frame) append(dst []byte, id jsonrpc.ID) []byte {
 	return dst
 }
 
-// withMember appends a message with another value at a path, if the path exists.
-func withMember(dst, text, value []byte, path ...string) []byte {
-	return era.Rewrite(dst, text, func(m *jsonwire.Members) []byte {
-		switch {
-		case !m.KeyIs(path[0]):
-		case len(path) == 1:
-			return value
-		case era.IsObject(m.Value()):
-			return withMember(nil, m.Value(), value, path[1:]...)
-		}
-		return m.Value()
-	}, nil)
-}
-
-// withToken appends a progress notification with another token.
-func withToken(dst, text, token []byte) []byte {
-	return withMember(dst, text, token, "params", mcp.MetaProgressToken)
-}
-
-// withSubscription appends a message of a subscription with another subscription id.
-func withSubscription(dst, text []byte, id jsonrpc.ID) []byte {
-	for _, place := range []string{"params", "result"} {
-		if era.Lookup(text, place, "_meta", mcp.MetaSubscriptionID) != nil {
-			return withMember(dst, text, id, place, "_meta", mcp.MetaSubscriptionID)
-		}
+// withMember returns a message with another value at a path, if the path exists.
+func withMember(text, value []byte, path ...string) []byte {
+	if at := jsonedit.Locate(text, path...); at.Found() {
+		return jsonedit.Splice(text, at, value)
 	}
-	return append(dst, text...)
+	return text
+}
+
+// withSubscription returns a message of a subscription with another subscription id.
+func withSubscription(text []byte, id jsonrpc.ID) []byte {
+	text = withMember(text, id, "params", "_meta", mcp.MetaSubscriptionID)
+	return withMember(text, id, "result", "_meta", mcp.MetaSubscriptionID)
 }

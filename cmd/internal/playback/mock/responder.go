@@ -135,7 +135,7 @@ func (r *responder) response() ([]byte, error) {
 	case r.exchange.isSubscription():
 		r.waitDone() // answered only when the server ends
 		if r.exchange.hasResponse && r.ctx.Err() == nil {
-			return withSubscription(nil, r.exchange.response.append(nil, id), id), nil
+			return withSubscription(r.exchange.response.append(nil, id), id), nil
 		}
 		return nil, errEnded
 	case r.exchange.hasResponse:
@@ -197,7 +197,7 @@ func (r *responder) notificationText(s *step) []byte {
 		if token == nil {
 			return nil
 		}
-		return withToken(nil, text, token)
+		return withMember(text, token, "params", mcp.MetaProgressToken)
 	case mcp.NotificationMessage:
 		level, _ := mcp.ParseLoggingLevel(era.LookupString(text, "params", "level"))
 		if r.modern && (r.level == mcp.LevelNone || level < r.level) || !r.modern && !r.conn.wantsLog(level) {
@@ -211,10 +211,10 @@ func (r *responder) notificationText(s *step) []byte {
 		if id == nil {
 			return nil
 		}
-		return withMember(nil, text, id, "params", "requestId")
+		return withMember(text, id, "params", "requestId")
 	}
 	if r.exchange != nil && r.exchange.isSubscription() {
-		return withSubscription(nil, text, r.id)
+		return withSubscription(text, r.id)
 	}
 	return text
 }

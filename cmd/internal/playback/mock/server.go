@@ -120,18 +120,20 @@ type Server struct {
 	chance   *rand.Rand
 }
 
-// New returns a server. opts may be nil; New copies it. The error is always nil.
-func New(t *Recording, opts *Options) (*Server, error) {
+// New returns a server. opts may be nil; New copies it.
+func New(t *Recording, opts *Options) *Server {
 	s := &Server{recording: t, opts: opts.withDefaults(), assigned: map[*session]int{}}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.waitCtx, s.drain = context.WithCancel(s.ctx)
 	s.chance = rand.New(rand.NewPCG(s.opts.Seed, 0x6d6f636b))
 	faults := make([]*Fault, len(s.opts.Faults))
 	for i, f := range s.opts.Faults {
-		faults[i] = f.clone()
+		own := *f
+		own.seen = 0
+		faults[i] = &own
 	}
 	s.opts.Faults = faults
-	return s, nil
+	return s
 }
 
 // Misses returns the number of requests that were not in the capture.
@@ -183,10 +185,7 @@ func (s *Server) assignSession(suits ...func(*session) bool) *session {
 // assignLegacy returns the recorded session for a client that sends initialize. It prefers a
 // session with the client's name and offered revision.
 func (s *Server) assignLegacy(params []byte) *session {
-	var offered mcp.Revision
-	if era.IsObject(params) {
-		offered, _ = mcp.ParseRevision(era.LookupString(params, "protocolVersion"))
-	}
+	offered, _ := mcp.ParseRevision(era.LookupString(params, "protocolVersion"))
 	name := clip.String(clientOf(params), 256)
 	initialized := func(x *session) bool { return x.initialize != nil && x.initialize.hasResponse && !x.initialize.failed }
 	negotiated := func(x *session) bool { return initialized(x) && x.revision == offered }

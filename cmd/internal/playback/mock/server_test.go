@@ -242,10 +242,7 @@ func TestSessionsAreKeptApart(t *testing.T) {
 		}
 	}
 	recording := recordingOf(t, lines...)
-	srv, err := mock.New(recording, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv := mock.New(recording, nil)
 	defer srv.Close()
 	for _, want := range []string{"server 1", "server 2", "server 1"} {
 		c := pipeTo(t, srv)
@@ -287,5 +284,35 @@ func TestUnanswered(t *testing.T) {
 	c.want(result("2", "at last"))
 	if err := c.hangUp(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestInvalidFrames sends frames that are not one message each: batches, which only some revisions
+// have, and text that is not JSON, whose error has no id in the modern era.
+func TestInvalidFrames(t *testing.T) {
+	old := func(l line) line { return line{l.at, strings.ReplaceAll(l.text, "2025-06-18", "2025-03-26")} }
+	modern := []line{{0, "→" + call("1", "a", `{}`, `,`+meta)}, {1, "←" + result("1", "first")}}
+	batch := `[` + call("1", "a", `{}`, ``) + `,{"jsonrpc":"2.0","id":"p","method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"}]`
+	answers := []line{{3, "→" + call("1", "a", `{}`, ``)}, {4, "←" + result("1", "first")}}
+	for _, tt := range []struct {
+		name, begin, send, want string
+		lines                   []line
+	}{
+		{"a batch", old(hello[0]).text, batch, `[` + result("1", "first") + `,{"jsonrpc":"2.0","id":"p","result":{}}]`, append([]line{old(hello[0]), old(hello[1]), hello[2]}, answers...)},
+		{"a batch in a revision without", hello[0].text, batch, `"id":null,"error":{"code":-32600,"message":"invalid request: this protocol revision has no batches`, append(hello[:3:3], answers...)},
+		{"not JSON, legacy", hello[0].text, `{`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700`, append(hello[:3:3], answers...)},
+		{"not JSON, modern", modern[0].text, `{`, `{"jsonrpc":"2.0","error":{"code":-32700`, modern},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := dial(t, recordingOf(t, tt.lines...), nil)
+			defer c.hangUp()
+			c.send(strings.TrimPrefix(tt.begin, "→"))
+			c.next()
+			if tt.lines[0].text != modern[0].text {
+				c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			}
+			c.send(tt.send)
+			c.has(tt.want)
+		})
 	}
 }
