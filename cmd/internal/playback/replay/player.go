@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -228,7 +228,7 @@ func (p *player) waitFreeID(ctx context.Context, l *liveCall) error {
 func (p *player) send(ctx context.Context, f *frame, raws [][]byte, calls []*liveCall) error {
 	message := raws[0]
 	if f.batch {
-		message = joinBatch(raws)
+		message = append(append([]byte{'['}, bytes.Join(raws, []byte{','})...), ']')
 	}
 	at := time.Now()
 	s, err := p.deliver(ctx, message)
@@ -310,18 +310,6 @@ func (p *player) handshake(ctx context.Context) error {
 
 func (p *player) timeoutError(what string) error {
 	return fmt.Errorf("replay: %w: %s took longer than %v", resend.ErrTimeout, what, p.opts.Timeout)
-}
-
-// joinBatch returns a batch of messages.
-func joinBatch(raws [][]byte) []byte {
-	out := []byte{'['}
-	for i, raw := range raws {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, raw...)
-	}
-	return append(out, ']')
 }
 
 // prepare returns the message to send, with the server's new values. It returns nil and reports the
@@ -452,24 +440,18 @@ func (p *player) handleEnd(x arrival) error {
 	if _, ok := p.oneWay[x.Exchange]; ok {
 		p.oneWay[x.Exchange] = true
 	}
-	// The response comes on the stream.
-	if p.origin.Transport == capture.TransportSSE && x.Err == nil && x.Status/100 == 2 {
-		return nil
+	failure := x.Failure()
+	if failure == nil && p.origin.Transport == capture.TransportSSE {
+		return nil // the response comes on the stream
+	}
+	if failure == nil {
+		failure = resend.ErrNoAnswer
 	}
 	for _, l := range slices.Clone(p.pending) {
 		if l.notifications.exchange != x.Exchange || x.Exchange == 0 {
 			continue
 		}
-		var err error
-		switch {
-		case x.Err != nil:
-			err = &wireclient.EndedError{Err: x.Err}
-		case x.Status/100 != 2:
-			err = &wireclient.StatusError{Status: x.Status, N: x.N}
-		default:
-			err = resend.ErrNoAnswer
-		}
-		if err := p.markLost(l, err); err != nil {
+		if err := p.markLost(l, failure); err != nil {
 			return err
 		}
 	}
@@ -600,7 +582,7 @@ func (p *player) eraError(l *liveCall, cause error) error {
 	e := l.response.m.Clone().Err()
 	foreign := []jsonrpc.Code{jsonrpc.CodeInvalidRequest, -32000, -32002, mcp.CodeUnsupportedProtocolVersion}
 	if slices.Contains(foreign, e.Code) || e.Code == jsonrpc.CodeMethodNotFound && c.method == mcp.MethodDiscover {
-		return &EraError{Modern: true, Revision: cmp.Or(p.rec.Revision, ""), Err: e}
+		return &EraError{Modern: true, Revision: p.rec.Revision, Err: e}
 	}
 	return nil
 }

@@ -21,9 +21,9 @@ func TestRead(t *testing.T) {
 		{"empty", record(), nil, replay.ErrNoSession},
 		{"only messages of the server", record(s2c(1, answerA)), nil, replay.ErrNoSession},
 		{"another session", session(c2s(3, callA)), &replay.ReadOptions{Session: &other}, replay.ErrNoSession},
-		{"too many messages", session(c2s(3, callA)), &replay.ReadOptions{MaxSteps: 3}, replay.ErrTooLarge},
+		{"too many messages", session(c2s(3, callA)), &replay.ReadOptions{MaxBytes: 4 * 256}, replay.ErrTooLarge},
 		{"too many bytes", session(c2s(3, callA)), &replay.ReadOptions{MaxBytes: 500}, replay.ErrTooLarge},
-		{"enough", session(c2s(3, callA)), &replay.ReadOptions{MaxSteps: 4}, nil},
+		{"enough", session(c2s(3, callA)), &replay.ReadOptions{MaxBytes: 4 * 1024}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

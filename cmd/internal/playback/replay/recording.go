@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/playback/resend"
 	"mcpwire/cmd/internal/trace/messages"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/json/jsonwire"
@@ -175,7 +176,6 @@ type reader struct {
 	// started reports that a process was started.
 	started bool
 	bytes   int64
-	steps   int
 
 	// bySession has the builders of the current capture by session.
 	bySession map[uint64]*builder
@@ -245,7 +245,7 @@ func (r *reader) request(e *capture.Event) {
 	}
 	x := &httpExchange{method: e.Request.Method}
 	for _, h := range e.Request.Headers {
-		if strings.EqualFold(h.Name, "Mcp-Protocol-Version") {
+		if strings.EqualFold(h.Name, wireclient.HeaderVersion) {
 			x.version = strings.TrimSpace(h.Value)
 		}
 	}
@@ -265,10 +265,8 @@ func (r *reader) exchangeEnded(n uint64) {
 }
 
 func (r *reader) message(e *capture.Event) error {
-	r.steps++
-	r.bytes += int64(len(e.Data)) + 256
-	if r.bytes > r.opts.MaxBytes || r.steps > r.opts.MaxSteps {
-		return fmt.Errorf("replay: the recording has %w: %d messages, %d bytes", ErrTooLarge, r.steps, r.bytes)
+	if r.bytes += int64(len(e.Data)) + 256; r.bytes > r.opts.MaxBytes {
+		return fmt.Errorf("replay: the recording has %w: more than %d bytes of messages", ErrTooLarge, r.opts.MaxBytes)
 	}
 	f := r.messages.Add(e)
 	if f == nil {
@@ -287,7 +285,7 @@ func (r *reader) builderFor(e *capture.Event) *builder {
 	if g := r.bySession[e.Session]; g != nil {
 		return g
 	}
-	version := revisionOf(e.Data)
+	version := resend.RevisionOf(e.Data)
 	if x := r.httpExchanges[e.Exchange]; x != nil && version == "" {
 		if rev, ok := mcp.ParseRevision(x.version); ok && rev.Modern() {
 			version = x.version
@@ -392,19 +390,12 @@ func splitBatch(data []byte) [][]byte {
 
 // newElement returns the element of a message. raw is a copy of its text, which the element keeps.
 func newElement(raw []byte, e *capture.Event, batch bool, p *traffic.Message) element {
-	el := element{raw: raw, moreRedacted: e.RedactedMore}
-	_ = jsonrpc.Parse(raw, &el.m, 0) // p aliases the event
 	prefix := "/msg"
 	if batch {
 		prefix += "/" + strconv.Itoa(p.Index)
 	}
-	for _, pointer := range e.Redacted {
-		if rest, ok := strings.CutPrefix(pointer, prefix); ok && (rest == "" || rest[0] == '/') {
-			el.redacted = append(el.redacted, rest)
-		} else if pointer == "/raw" || pointer == "/b64" {
-			el.redacted = append(el.redacted, "")
-		}
-	}
+	el := element{raw: raw, redacted: resend.RedactedBelow(e, prefix), moreRedacted: e.RedactedMore}
+	_ = jsonrpc.Parse(raw, &el.m, 0) // p aliases the event
 	return el
 }
 
@@ -484,22 +475,6 @@ func (b *builder) addServerRequest(e *capture.Event, el element, p *traffic.Mess
 	if p.Call != nil {
 		b.serverRequests[p.Call] = a
 	}
-}
-
-// revisionOf returns the revision in a modern message, or "".
-func revisionOf(data []byte) string {
-	if !bytes.Contains(data, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(data, []byte(`\u`)) {
-		return ""
-	}
-	if jsonwire.Valid(data, 0) != nil {
-		return ""
-	}
-	for _, raw := range splitBatch(data) {
-		if s := jsonwire.Text(jsonwire.Lookup(raw, "params", "_meta", mcp.MetaProtocolVersion)); s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // finish completes a recording: the dependencies between requests, and the beginning of the

@@ -29,7 +29,6 @@ const (
 const (
 	DefaultTimeout  = 30 * time.Second
 	DefaultMaxBytes = 256 << 20
-	DefaultMaxSteps = 100_000
 )
 
 const (
@@ -44,10 +43,9 @@ const (
 type ReadOptions struct {
 	// Session selects the session with this number in the capture. nil selects all.
 	Session *uint64
-	// MaxBytes limits the stored bytes of messages, and MaxSteps the messages of a capture. Zero
-	// means the defaults.
+	// MaxBytes limits the stored bytes of messages, each of which counts 256 more. Zero means
+	// [DefaultMaxBytes].
 	MaxBytes int64
-	MaxSteps int
 }
 
 func (o *ReadOptions) withDefaults() ReadOptions {
@@ -56,7 +54,6 @@ func (o *ReadOptions) withDefaults() ReadOptions {
 		opts = *o
 	}
 	defaults.IfNotPositive(&opts.MaxBytes, DefaultMaxBytes)
-	defaults.IfNotPositive(&opts.MaxSteps, DefaultMaxSteps)
 	return opts
 }
 
@@ -107,8 +104,7 @@ func (o *Options) withDefaults() Options {
 var (
 	// ErrNoSession is wrapped by the error of [Read] for a capture without messages of a client.
 	ErrNoSession = errors.New("no messages of a client")
-	// ErrTooLarge is wrapped by the error of [Read] for a capture above the limits of
-	// [ReadOptions].
+	// ErrTooLarge is wrapped by the error of [Read] for a capture above [ReadOptions.MaxBytes].
 	ErrTooLarge = errors.New("too large")
 )
 

@@ -38,8 +38,8 @@ func isSingle(message []byte, method string) bool {
 	return len(list) == 1 && string(list[0].Method) == method
 }
 
-// revisionOf returns the revision in a modern message, or "".
-func revisionOf(message []byte) string {
+// RevisionOf returns the revision in a modern message or batch, or "".
+func RevisionOf(message []byte) string {
 	if !bytes.Contains(message, []byte(mcp.MetaProtocolVersion)) && !bytes.Contains(message, []byte(`\u`)) {
 		return ""
 	}

@@ -117,7 +117,7 @@ func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	message := slices.Clone(e.Data)
 	o := &Origin{
 		Capture: e.Capture, Event: e.N, Transport: f.transport(e), HeaderFraming: e.Framing == capture.FramingHeader,
-		StandingStream: f.standingStream, Params: f.params, Redacted: redactedPlaces(e), MoreRedacted: e.RedactedMore,
+		StandingStream: f.standingStream, Params: f.params, Redacted: RedactedBelow(e, "/msg"), MoreRedacted: e.RedactedMore,
 	}
 	if h := f.head; h != nil {
 		o.Name = h.Name
@@ -149,7 +149,7 @@ func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
 		header = q.version
 	}
 	rev, _ := mcp.ParseRevision(header)
-	switch version := revisionOf(message); {
+	switch version := RevisionOf(message); {
 	case version != "":
 		o.Modern, o.Revision = true, version
 	case f.handshake.request == nil && (f.modern || rev.Modern()):
@@ -161,11 +161,11 @@ func (f *finder) setHandshake(o *Origin, e *capture.Event, message []byte) {
 	}
 }
 
-// redactedPlaces returns the hidden places of a message, as pointers into it.
-func redactedPlaces(e *capture.Event) []string {
-	var list []string
+// RedactedBelow returns the hidden places of a message, as pointers into it. prefix begins the
+// pointers of the event to places in the message.
+func RedactedBelow(e *capture.Event, prefix string) (list []string) {
 	for _, p := range e.Redacted {
-		if rest, ok := strings.CutPrefix(p, "/msg"); ok && (rest == "" || rest[0] == '/') {
+		if rest, ok := strings.CutPrefix(p, prefix); ok && (rest == "" || rest[0] == '/') {
 			list = append(list, rest)
 		} else if p == "/raw" || p == "/b64" {
 			list = append(list, "")
@@ -316,7 +316,7 @@ func (f *finder) request(e *capture.Event) {
 }
 
 func (f *finder) addClientMessage(e *capture.Event) {
-	if e.Session == f.session && !f.modern && revisionOf(e.Data) != "" {
+	if e.Session == f.session && !f.modern && RevisionOf(e.Data) != "" {
 		f.modern = true
 	}
 	if len(e.Data) > maxInitialize || e.Cut || !bytes.Contains(e.Data, []byte(mcp.MethodInitialize)) {

@@ -268,7 +268,7 @@ func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) e
 		return err
 	}
 	defer r.s.Close()
-	if !r.o.Modern && !isInitialize(message) && revisionOf(message) == "" {
+	if !r.o.Modern && !isInitialize(message) && RevisionOf(message) == "" {
 		err := withTimeout(ctx, r.opts.Timeout, "the handshake", func(ctx context.Context) (err error) {
 			message, err = r.handshake(ctx, message)
 			return err
@@ -371,13 +371,8 @@ func (r *runner) roundTrip(ctx context.Context, message []byte) (sent wireclient
 // noAnswerError returns the error for an exchange that ended before the response, or nil if the
 // response may still come.
 func (r *runner) noAnswerError(in *wireclient.Incoming) error {
-	switch {
-	case in.Err != nil:
-		return &wireclient.EndedError{Err: in.Err}
-	case in.Status/100 != 2:
-		return &wireclient.StatusError{Status: in.Status, N: in.N}
-	case r.o.Transport == capture.TransportSSE: // the response comes on the stream
-		return nil
+	if err := in.Failure(); err != nil || r.o.Transport == capture.TransportSSE {
+		return err // nil if the response comes on the stream
 	}
 	return fmt.Errorf("resend: %w, with HTTP status %d", ErrNoAnswer, in.Status)
 }
@@ -404,11 +399,8 @@ func (r *runner) sendOneWay(ctx context.Context, message []byte) error {
 		case in.Ended && in.Exchange == sent.Exchange:
 			over = true
 			r.res.Status = in.Status
-			if in.Err != nil {
-				return &wireclient.EndedError{Err: in.Err}
-			}
-			if in.Status/100 != 2 {
-				return &wireclient.StatusError{Status: in.Status, N: in.N}
+			if err := in.Failure(); err != nil {
+				return err
 			}
 		}
 	}

@@ -114,6 +114,17 @@ type Incoming struct {
 	Err   error
 }
 
+// Failure returns an *[EndedError] or a *[StatusError] for an exchange that failed, or nil.
+func (in *Incoming) Failure() error {
+	switch {
+	case in.Err != nil:
+		return &EndedError{in.Err}
+	case in.Status/100 != 2:
+		return &StatusError{Status: in.Status, N: in.N}
+	}
+	return nil
+}
+
 // Open starts or prepares to reach the server. For [capture.TransportSSE] it opens the stream.
 // record records an event and returns its number, or 0 if it did not; several goroutines call it
 // until Close returns. The events belong to session 1. The target and options must not change
