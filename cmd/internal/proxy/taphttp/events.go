@@ -2,8 +2,8 @@ package taphttp
 
 import (
 	"bytes"
+	"errors"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -211,20 +211,9 @@ func (s *eventSink) field(line []byte) {
 
 // parseRetry parses milliseconds and limits them to the largest duration.
 func parseRetry(s string) (time.Duration, bool) {
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-	}
-	if s == "" {
-		return 0, false
-	}
 	const most = math.MaxInt64 / uint64(time.Millisecond)
-	ms, err := strconv.ParseUint(s, 10, 64)
-	if err != nil || ms > most {
-		ms = most
-	}
-	return time.Duration(ms) * time.Millisecond, true
+	ms, err := strconv.ParseUint(s, 10, 64) // the largest number if it is out of range
+	return time.Duration(min(ms, most)) * time.Millisecond, err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 // recordComments records comments that belong to no event.
@@ -339,19 +328,19 @@ func (x *exchange) rewriteURL(what, data string) (string, bool) {
 // interface count as equal.
 func (x *exchange) sameOrigin(u *url.URL) bool {
 	up := x.h.upstream
-	if u.Scheme != "" && !strings.EqualFold(u.Scheme, up.Scheme) || port(u, up.Scheme) != port(up, up.Scheme) {
+	if u.Scheme != "" && !strings.EqualFold(u.Scheme, up.Scheme) || portOf(u, up.Scheme) != portOf(up, up.Scheme) {
 		return false
 	}
 	a, b := strings.ToLower(u.Hostname()), strings.ToLower(up.Hostname())
 	return a == b || loopback.IsHost(a) && loopback.IsHost(b)
 }
 
-func port(u *url.URL, scheme string) string {
+// portOf returns the port of a URL, which may have no scheme.
+func portOf(u *url.URL, scheme string) string {
 	if p := u.Port(); p != "" {
 		return p
 	}
-	p, _ := net.LookupPort("tcp", scheme)
-	if p == 443 {
+	if scheme == "https" {
 		return "443"
 	}
 	return "80"

@@ -137,10 +137,7 @@ func (x *exchange) upstreamFailed(err error) {
 	x.h.opts.Logger.Warn("no response from the server", "method", x.down.r.Method, "path", printable(x.down.r.URL.Path), "error", err)
 	x.rec.end(why)
 	status := http.StatusBadGateway
-	if t, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); ok && t.Timeout() {
+	if isTimeout(err) {
 		status = http.StatusGatewayTimeout
 	}
 	x.down.writeError(status, why)

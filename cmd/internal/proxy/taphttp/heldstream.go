@@ -36,11 +36,7 @@ type heldStream struct {
 
 // interceptStream forwards an event stream and holds its messages.
 func (x *exchange) interceptStream(resp *http.Response, conn *serverConn, coding string) {
-	head, list := x.responseHead(resp, conn)
-	begin := &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head}
-	x.h.interceptor.matcher.Add(x.rec.placed(begin, capture.Downstream))
-	x.rec.received(begin)
-	x.responseBegan(resp)
+	begin, list := x.receiveHead(resp, conn)
 	if coding != "" || resp.ContentLength >= 0 { // events are forwarded decoded, and may be edited
 		list = editHead(resp, list, -1)
 		begin.Response, _ = x.responseHead(resp, nil)
@@ -190,31 +186,27 @@ func (s *heldStream) recordEvent(e *capture.Event) {
 		return
 	}
 	x.h.interceptor.learn(e.Data)
-	m, n := x.match(e)
-	rule, text := "forwarded", s.event.buf
+	text := s.event.buf
 	s.written = true
-	if m.Hold {
-		r, err := x.hold(&m, n)
-		if err != nil {
-			s.err = err
-			return
-		}
-		rule = r.Rule
-		switch r.Action {
-		case live.Answer:
-			s.answers.Go(func() { x.answerServer(n, r.Data) })
-			fallthrough
-		case live.Drop:
-			s.drop(e)
-			return
-		case live.Edit:
-			text = withData(text, r.Data, true)
-			edited := *e
-			edited.Data, edited.Len = []byte(r.Data), int64(len(r.Data))
-			e = &edited
-		}
+	r, n, err := x.decide(e)
+	if err != nil {
+		s.err = err
+		return
 	}
-	x.rec.link(n, x.rec.forwarded(e), rule)
+	switch r.Action {
+	case live.Answer:
+		s.answers.Go(func() { x.answerServer(n, r.Data) })
+		fallthrough
+	case live.Drop:
+		s.drop(e)
+		return
+	case live.Edit:
+		text = withData(text, r.Data, true)
+		edited := *e
+		edited.Data, edited.Len = []byte(r.Data), int64(len(r.Data))
+		e = &edited
+	}
+	x.rec.link(n, x.rec.forwarded(e), r.Rule)
 	s.err = x.down.write(text, false)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +17,6 @@ import (
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -38,17 +38,17 @@ type interceptor struct {
 	params map[string][]mcp.HeaderParam
 }
 
-// match records a received message and reports whether to hold it. n is the number of its event.
-func (x *exchange) match(e *capture.Event) (m intercept.Match, n uint64) {
+// decide records a received message, whose event n is, and holds it if it matches. It returns what
+// to do with the message, or an error if the client is gone or the exchange was aborted meanwhile:
+// the message is not forwarded then.
+func (x *exchange) decide(e *capture.Event) (r intercept.Release, n uint64, err error) {
 	n = x.rec.received(e)
-	return x.h.interceptor.matcher.Match(x.rec.placed(e, capture.Downstream), n), n
-}
-
-// hold waits for a decision about message m, which is event n. It returns an error if the client is
-// gone or the exchange was aborted meanwhile: the message is not forwarded then.
-func (x *exchange) hold(m *intercept.Match, n uint64) (intercept.Release, error) {
-	r := x.h.interceptor.breakpoints.Hold(m.HeldMessage, x.down.ctx.Done())
-	note, err := r.Note, error(nil)
+	m := x.h.interceptor.matcher.Match(x.rec.placed(e, capture.Downstream), n)
+	if !m.Hold {
+		return intercept.Release{Rule: "forwarded"}, n, nil
+	}
+	r = x.h.interceptor.breakpoints.Hold(m.HeldMessage, x.down.ctx.Done())
+	note := r.Note
 	if x.down.ctx.Err() != nil {
 		note, err = "not forwarded: "+x.down.endReason("client", errClientGone), errClientGone
 	}
@@ -56,7 +56,24 @@ func (x *exchange) hold(m *intercept.Match, n uint64) (intercept.Release, error)
 	if r.HoldResponse && !m.Response {
 		m.HoldResponse()
 	}
-	return r, err
+	return r, n, err
+}
+
+// abort ends an exchange whose client is gone.
+func (x *exchange) abort(err error) {
+	x.rec.end(x.down.endReason("client", err))
+	panic(http.ErrAbortHandler)
+}
+
+// receiveHead records the head of a response on the server's side, before it is forwarded. list has
+// the fields as on the wire, or is nil.
+func (x *exchange) receiveHead(resp *http.Response, conn *serverConn) (begin *capture.Event, list []capture.Header) {
+	head, list := x.responseHead(resp, conn)
+	begin = &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head}
+	x.h.interceptor.matcher.Add(x.rec.placed(begin, capture.Downstream))
+	x.rec.received(begin)
+	x.responseBegan(resp)
+	return begin, list
 }
 
 // intercept is forward for a handler that holds messages: it holds those of the request, of a JSON
@@ -111,29 +128,23 @@ func (x *exchange) interceptRequest(out *http.Request, data []byte) bool {
 		}
 		return true
 	}
-	m, n := x.match(e)
-	rule := "forwarded"
-	if m.Hold {
-		r, err := x.hold(&m, n)
-		if err != nil {
-			x.rec.end(x.down.endReason("client", err))
-			panic(http.ErrAbortHandler)
-		}
-		switch r.Action {
-		case live.Drop:
-			x.dropRequest(e.Data)
-			return false
-		case live.Answer:
-			x.answerRequest(n, r.Data)
-			return false
-		case live.Edit:
-			x.editRequest(out, e.Data, []byte(r.Data))
-			e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(r.Data)}
-		}
-		rule = r.Rule
+	r, n, err := x.decide(e)
+	if err != nil {
+		x.abort(err)
+	}
+	switch r.Action {
+	case live.Drop:
+		x.dropRequest(e.Data)
+		return false
+	case live.Answer:
+		x.answerRequest(n, r.Data)
+		return false
+	case live.Edit:
+		x.editRequest(out, e.Data, []byte(r.Data))
+		e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, Data: []byte(r.Data)}
 	}
 	x.rec.requestSent(out)
-	x.rec.link(n, x.rec.forwarded(e), rule)
+	x.rec.link(n, x.rec.forwarded(e), r.Rule)
 	return true
 }
 
@@ -161,17 +172,8 @@ func (x *exchange) dropped(what string) {
 
 // expectsResponse reports whether a message is not just notifications or responses.
 func expectsResponse(data []byte) bool {
-	if rpcbatch.Is(data) {
-		list, err := rpcbatch.Parse(data, 0)
-		for i := range list {
-			if list[i].Invalid != nil || list[i].Kind == jsonrpc.KindRequest {
-				return true
-			}
-		}
-		return err != nil
-	}
-	var m jsonrpc.Message
-	return jsonrpc.Parse(data, &m, 0) != nil || m.Kind == jsonrpc.KindRequest
+	list := wireclient.Messages(data)
+	return list == nil || slices.ContainsFunc(list, func(m jsonrpc.Message) bool { return m.Kind == jsonrpc.KindRequest || m.Kind == jsonrpc.KindInvalid })
 }
 
 // answerRequest answers the client in place of the server. of is the event of the request.
@@ -348,20 +350,19 @@ func (ic *interceptor) learn(data []byte) {
 // interceptBody holds a response whose body is a message that matches. The client gets the head
 // with the body.
 func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding string) {
-	head, list := x.responseHead(resp, conn)
-	begin := &capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head}
-	x.h.interceptor.matcher.Add(x.rec.placed(begin, capture.Downstream))
-	x.rec.received(begin)
-	x.responseBegan(resp)
+	begin, list := x.receiveHead(resp, conn)
 	buffer := x.rec.newBuffer()
 	buffer.max = min(buffer.max, maxHeldBody)
-	if err := readWhole(resp, buffer); err != io.EOF {
+	body := io.Reader(resp.Body)
+	if resp.ContentLength >= 0 {
+		body = io.LimitReader(body, resp.ContentLength) // its end may come late
+	}
+	if rest, err := buffer.readFrom(body); err != io.EOF {
 		// The rest is forwarded as it arrives, or is missing.
-		rest := io.Reader(resp.Body)
 		if err != nil {
-			rest = failingReader{err}
+			body = failingReader{err}
 		}
-		resp.Body = readCloser{io.MultiReader(bytes.NewReader(buffer.buf), rest), resp.Body}
+		resp.Body = readCloser{io.MultiReader(bytes.NewReader(buffer.buf), bytes.NewReader(rest), body), resp.Body}
 		x.rec.forwarded(begin)
 		x.sendHead(resp, list)
 		x.sendBody(resp)
@@ -382,28 +383,22 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 		}
 	default:
 		x.h.interceptor.learn(e.Data)
-		m, n := x.match(e)
-		rule := "forwarded"
-		if m.Hold {
-			r, err := x.hold(&m, n)
-			if err != nil {
-				x.rec.end(x.down.endReason("client", err))
-				panic(http.ErrAbortHandler)
-			}
-			switch r.Action {
-			case live.Drop:
-				x.dropped("the response")
-				return
-			case live.Edit:
-				data = []byte(r.Data)
-				list = editHead(resp, list, len(data))
-				begin.Response, _ = x.responseHead(resp, nil)
-				e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: data}
-			}
-			rule = r.Rule
+		r, n, err := x.decide(e)
+		if err != nil {
+			x.abort(err)
+		}
+		switch r.Action {
+		case live.Drop:
+			x.dropped("the response")
+			return
+		case live.Edit:
+			data = []byte(r.Data)
+			list = editHead(resp, list, len(data))
+			begin.Response, _ = x.responseHead(resp, nil)
+			e = &capture.Event{Kind: capture.KindMessage, Dir: capture.ToClient, Data: data}
 		}
 		x.rec.forwarded(begin)
-		x.rec.link(n, x.rec.forwarded(e), rule)
+		x.rec.link(n, x.rec.forwarded(e), r.Rule)
 	}
 	x.sendHead(resp, list)
 	why, werr := "", x.down.write(data, true)
@@ -411,28 +406,6 @@ func (x *exchange) interceptBody(resp *http.Response, conn *serverConn, coding s
 		why = x.down.endReason("client", werr)
 	}
 	x.endResponse(resp, why, werr)
-}
-
-// readWhole reads the body of a response into a buffer. It returns nil if there is no room for the
-// rest, io.EOF at the end, or another error.
-func readWhole(resp *http.Response, buffer *boundedBuffer) error {
-	chunk := chunks.Get().(*[32 << 10]byte)
-	defer chunks.Put(chunk)
-	for {
-		n, err := resp.Body.Read(chunk[:min(len(chunk), buffer.max-len(buffer.buf))])
-		if kept := buffer.add(chunk[:n]); kept < n {
-			resp.Body = readCloser{io.MultiReader(bytes.NewReader(bytes.Clone(chunk[kept:n])), resp.Body), resp.Body}
-			return nil
-		}
-		switch {
-		case err != nil:
-			return err
-		case int64(len(buffer.buf)) == resp.ContentLength:
-			return io.EOF
-		case len(buffer.buf) == buffer.max:
-			return nil
-		}
-	}
 }
 
 type readCloser struct {

@@ -272,19 +272,13 @@ func decodeWhole(coding string, data []byte, into *boundedBuffer) error {
 	if err != nil {
 		return err
 	}
-	chunk := chunks.Get().(*[32 << 10]byte)
-	defer chunks.Put(chunk)
-	for {
-		n, err := r.Read(chunk[:])
-		switch {
-		case into.add(chunk[:n]) < n:
-			return errDecodedTooLarge
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
+	switch _, err = into.readFrom(r); err {
+	case nil:
+		return errDecodedTooLarge
+	case io.EOF:
+		return nil
 	}
+	return err
 }
 
 // The limits of decoded data: a fixed amount plus a multiple of the input, far above the ratio of
@@ -458,6 +452,22 @@ func (b *boundedBuffer) add(p []byte) int {
 	}
 	b.buf = append(b.buf, p[:n]...)
 	return n
+}
+
+// readFrom reads r until an error, which it returns: io.EOF at the end. If there is no more room,
+// it returns what it has read of the rest.
+func (b *boundedBuffer) readFrom(r io.Reader) (rest []byte, err error) {
+	chunk := chunks.Get().(*[32 << 10]byte)
+	defer chunks.Put(chunk)
+	for {
+		n, err := r.Read(chunk[:])
+		if kept := b.add(chunk[:n]); kept < n {
+			return bytes.Clone(chunk[kept:n]), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // grow makes room for size bytes, or more if the budget allows.

@@ -30,7 +30,7 @@ func newTransport(o *Options) *http.Transport {
 		if err != nil {
 			return nil, err
 		}
-		return newServerConn(c), nil
+		return &serverConn{Conn: c}, nil
 	}
 	return &http.Transport{
 		Proxy:           http.ProxyFromEnvironment,
@@ -59,13 +59,6 @@ func newTransport(o *Options) *http.Transport {
 
 const handshakeTimeout = 15 * time.Second
 
-// newServerConn returns a connection that captures response heads.
-func newServerConn(c net.Conn) *serverConn {
-	s := &serverConn{Conn: c}
-	s.head.max = maxRawHead
-	return s
-}
-
 // dialTLS connects to a server directly; connections through a proxy do not use it. For HTTP/2 it
 // returns the plain *tls.Conn, which net/http requires.
 func dialTLS(o *Options, config *tls.Config) func(context.Context, string, string) (net.Conn, error) {
@@ -93,7 +86,7 @@ func dialTLS(o *Options, config *tls.Config) func(context.Context, string, strin
 		if conn.ConnectionState().NegotiatedProtocol == "h2" {
 			return conn, nil
 		}
-		return newServerConn(conn), nil
+		return &serverConn{Conn: conn}, nil
 	}
 }
 
@@ -178,7 +171,6 @@ const (
 // fields (see sameFields), so rawHead need not parse bodies: expect announces the next head.
 type rawHead struct {
 	mu    sync.Mutex
-	max   int
 	state headState
 	buf   []byte
 }
@@ -220,11 +212,11 @@ func (h *rawHead) feed(p []byte) {
 		return
 	}
 	from := max(0, len(h.buf)-3) // the end may begin in earlier data
-	h.buf = append(h.buf, p[:min(len(p), h.max-len(h.buf))]...)
+	h.buf = append(h.buf, p[:min(len(p), maxRawHead-len(h.buf))]...)
 	for {
 		end := headEnd(h.buf, from)
 		switch {
-		case end < 0 && len(h.buf) >= h.max:
+		case end < 0 && len(h.buf) >= maxRawHead:
 			h.state, h.buf = headIdle, nil
 			return
 		case end < 0:
@@ -296,18 +288,10 @@ func sameFields(list []capture.Header, h http.Header) bool {
 	return true
 }
 
-// A clientConn is a connection from a client.
+// A clientConn is a connection from a client, whose request heads it captures.
 type clientConn struct {
-	net.Conn
+	serverConn
 	number connNumber
-	head   rawHead
-}
-
-// Read implements [net.Conn].
-func (c *clientConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	c.head.feed(p[:n])
-	return n, err
 }
 
 // CloseWrite lets net/http send the end of the last response before the connection is reset.
@@ -335,7 +319,7 @@ func connOf(r *http.Request) *clientConn {
 	return nil
 }
 
-// A serverConn is a connection to the server.
+// A serverConn is a connection to the server, whose response heads it captures.
 type serverConn struct {
 	net.Conn
 	head rawHead
@@ -359,8 +343,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &clientConn{Conn: c}
-	conn.head.max = maxRawHead
+	conn := &clientConn{serverConn: serverConn{Conn: c}}
 	conn.head.expect()
 	return conn, nil
 }
