@@ -104,6 +104,7 @@ var modules = map[string][]string{
 	"cmd/internal/trace/captures":       {"golang.org/x/sys"},
 	"cmd/internal/trace/filter":         {"github.com/itchyny/gojq"},
 	"cmd/internal/trace/jq":             {"github.com/itchyny/gojq"},
+	"cmd/internal/trace/splitter":       {"golang.org/x/sys"},
 	"cmd/internal/view/detail":          {"github.com/gomarkdown/markdown"},
 	"cmd/internal/view/tui":             {"charm.land/bubbletea/v2", "charm.land/bubbles/v2", "github.com/charmbracelet/x/ansi"},
 	"mcptest":                           {"github.com/rogpeppe/go-internal/txtar", "go.uber.org/goleak"},

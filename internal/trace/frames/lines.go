@@ -1,3 +1,4 @@
+// Package frames records the standard error of servers, as captures store it: line by line.
 package frames
 
 import (

@@ -8,6 +8,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/proxy/intercept"
 	"mcpwire/cmd/internal/trace/live"
+	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/text/clip"
 )
 
@@ -39,8 +40,8 @@ func newInterceptor(t *tap, c *child) *interceptor {
 	ic.toServer = &heldDirection{interceptor: ic, out: server, back: host, stop: make(chan struct{})}
 	ic.toClient = &heldDirection{interceptor: ic, out: host, back: server, stop: make(chan struct{})}
 	ic.toServer.opposite, ic.toClient.opposite = ic.toClient, ic.toServer
-	ic.toServer.splitter = newSplitter(capture.ToServer, maxCopy, ic.toServer.frame)
-	ic.toClient.splitter = newSplitter(capture.ToClient, maxCopy, ic.toClient.frame)
+	ic.toServer.frames = splitter.New(capture.ToServer, maxCopy, ic.toServer.frame)
+	ic.toClient.frames = splitter.New(capture.ToClient, maxCopy, ic.toClient.frame)
 	return ic
 }
 
@@ -71,7 +72,7 @@ func (w *frameWriter) write(p []byte) error {
 // A heldDirection forwards one direction. One goroutine owns it, except stop.
 type heldDirection struct {
 	*interceptor
-	splitter *splitter
+	frames *splitter.Splitter
 	// out is where frames go; back is where their sender reads.
 	out, back *frameWriter
 	// pending[at:] has bytes that were not forwarded: from the beginning of a frame or, if streamed
@@ -101,7 +102,7 @@ func (d *heldDirection) forward(p []byte) error {
 	}
 	d.pending = append(d.pending[:copy(d.pending, d.pending[d.at:])], p...)
 	d.at = 0
-	d.splitter.write(p)
+	d.frames.Write(p)
 	left := d.pending[d.at:]
 	if d.err == nil && (d.streamed > 0 || len(left) > maxHeldFrame) && len(left) > 0 {
 		if d.streamed == 0 {
@@ -120,7 +121,7 @@ func (d *heldDirection) forward(p []byte) error {
 
 // close forwards a frame without an end, and waits for answers to the same side.
 func (d *heldDirection) close() {
-	d.splitter.close()
+	d.frames.Close()
 	if d.streamed > 0 {
 		d.streamed = 0
 		d.out.mu.Unlock()
@@ -222,7 +223,7 @@ func (d *heldDirection) release(e *capture.Event, n uint64, wire []byte, r inter
 			answer.Dir = capture.ToServer
 		}
 		d.link(n, d.recordOn(answer, answer.Dir == capture.ToClient), r.Rule)
-		text := appendRaw(nil, answer)
+		text := splitter.AppendRaw(nil, answer)
 		// If the sender does not read anymore, its own direction notices that too.
 		d.answersMu.Lock()
 		d.answers.Go(func() { _ = d.back.write(text) })
@@ -231,7 +232,7 @@ func (d *heldDirection) release(e *capture.Event, n uint64, wire []byte, r inter
 	case live.Edit:
 		edited := newFrame(e, r.Data)
 		d.record(edited, n, r.Rule)
-		d.err = d.out.write(appendRaw(nil, edited))
+		d.err = d.out.write(splitter.AppendRaw(nil, edited))
 	default:
 		d.record(e, n, r.Rule)
 		d.err = d.out.write(wire)

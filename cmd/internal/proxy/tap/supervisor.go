@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/resume"
@@ -173,15 +174,15 @@ func (sv *supervisor) startNext(ctx context.Context, end outcome, code int) (*ch
 
 // input queues the frames of the host.
 func (sv *supervisor) input() {
-	s := newSplitter(capture.ToServer, maxCopy, func(e *capture.Event) {
+	s := splitter.New(capture.ToServer, maxCopy, func(e *capture.Event) {
 		if e.Cut {
 			sv.rec.note(fmt.Sprintf("a frame of %d bytes from the host was lost: with --restart-on, frames are buffered, and this one is too large", e.Len))
 			return
 		}
 		sv.queue.put(e)
 	})
-	newPump(sv.Stdin, func(p []byte) error { s.write(p); return nil }).run()
-	s.close()
+	newPump(sv.Stdin, func(p []byte) error { s.Write(p); return nil }).run()
+	s.Close()
 	sv.inputEnded.Store(true)
 	sv.queue.close()
 }
@@ -430,7 +431,7 @@ type instance struct {
 	stopping      sync.WaitGroup
 
 	// The goroutine that forwards to the host owns these fields.
-	out *splitter
+	out *splitter.Splitter
 	// wholeFrames delays forwarding until a frame is complete, since some are withheld.
 	wholeFrames bool
 	buf         []byte
@@ -448,8 +449,8 @@ func (sv *supervisor) startInstance(c *child) {
 	sv.recordStart(c)
 	replay := sv.state.replay()
 	in.wholeFrames = len(replay) > 0
-	in.out = newSplitter(capture.ToClient, maxCopy, in.handleServerFrame)
-	in.out.event.Session = in.n
+	in.out = splitter.New(capture.ToClient, maxCopy, in.handleServerFrame)
+	in.out.Event.Session = in.n
 	in.stdout = newPump(c.stdout, in.forward)
 	in.stderr = newStderrPump(sv.Stderr, c.stderr, sv.rec.stderrLines())
 	sv.queue.resume()
@@ -469,15 +470,15 @@ func (in *instance) output() {
 // forward forwards a piece of the server's output or, if some frames must be withheld, the frames
 // that end in it.
 func (in *instance) forward(p []byte) error {
-	if in.wholeFrames && !in.out.partial() {
+	if in.wholeFrames && !in.out.Partial() {
 		in.wholeFrames, _ = in.state.awaitsReplay()
 	}
 	if in.wholeFrames {
 		in.err = nil
-		in.out.write(p)
+		in.out.Write(p)
 		return in.err
 	}
-	in.out.write(p)
+	in.out.Write(p)
 	return writeAll(in.Stdout, p)
 }
 
@@ -497,7 +498,7 @@ func (in *instance) handleServerFrame(e *capture.Event) {
 	case !d.withhold && in.wholeFrames && e.Cut:
 		in.rec.note(fmt.Sprintf("a frame of %d bytes was lost: too large to buffer during the handshake", e.Len))
 	case !d.withhold && in.wholeFrames && in.err == nil:
-		in.buf = appendRaw(in.buf[:0], e)
+		in.buf = splitter.AppendRaw(in.buf[:0], e)
 		in.err = writeAll(in.Stdout, in.buf)
 	}
 }
@@ -553,7 +554,7 @@ func (in *instance) deliver(frames []capture.Event, replayed bool) bool {
 			}
 		}
 		in.rec.record(e)
-		buf = appendRaw(buf, e)
+		buf = splitter.AppendRaw(buf, e)
 		e.Data = nil
 	}
 	_, err := in.child.stdin.Write(buf)
@@ -593,11 +594,11 @@ func (in *instance) close(ctx context.Context, abandon bool) {
 // endFrame completes an unfinished frame of the server, so that the next message does not become
 // part of it.
 func (in *instance) endFrame() {
-	if !in.out.partial() || in.stdout.err != nil {
+	if !in.out.Partial() || in.stdout.err != nil {
 		return
 	}
-	inBody, left := in.out.state == inBody, in.out.bodyLeft
-	in.out.close() // forwards a delayed frame
+	left, inBody := in.out.BodyLeft()
+	in.out.Close() // forwards a delayed frame
 	switch {
 	case !inBody:
 		in.rec.note("ended the server's unfinished line")
@@ -618,7 +619,7 @@ func (sv *supervisor) inject(msg []byte, headers bool) {
 		e.Framing, e.Prefix = capture.FramingHeader, "Content-Length: "+strconv.Itoa(len(msg))+"\r\n\r\n"
 	}
 	sv.rec.record(&e)
-	if err := writeAll(sv.Stdout, appendRaw(nil, &e)); err != nil {
+	if err := writeAll(sv.Stdout, splitter.AppendRaw(nil, &e)); err != nil {
 		sv.outputLost(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/proxy/intercept"
+	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/hooks"
 )
 
@@ -206,11 +207,11 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 		r.toServer, endInput = newPump(t.Stdin, ic.toServer.forward), ic.toServer.close
 		r.toClient, endOutput = newPump(c.stdout, ic.toClient.forward), ic.toClient.close
 	} else {
-		var in, out *splitter // nil if nobody needs frames
+		var in, out *splitter.Splitter // nil if nobody needs frames
 		endInput, endOutput = func() {}, func() {}
 		if t.rec.enabled() {
 			in, out = t.rec.newSplitter(capture.ToServer, maxCopy), t.rec.newSplitter(capture.ToClient, maxCopy)
-			endInput, endOutput = in.close, out.close
+			endInput, endOutput = in.Close, out.Close
 		}
 		r.toServer, r.toClient = newPump(t.Stdin, forwardTo(c.stdin, in)), newPump(c.stdout, forwardTo(t.Stdout, out))
 	}
@@ -226,10 +227,10 @@ func (t *tap) runOnce(ctx context.Context) (int, error) {
 }
 
 // forwardTo returns a function that records the frames that end in a piece, and forwards the piece.
-func forwardTo(dst *os.File, s *splitter) func([]byte) error {
+func forwardTo(dst *os.File, s *splitter.Splitter) func([]byte) error {
 	return func(p []byte) error {
 		if s != nil {
-			s.write(p)
+			s.Write(p)
 		}
 		return writeAll(dst, p)
 	}

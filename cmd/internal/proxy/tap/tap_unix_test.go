@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/hooks"
 )
 
@@ -183,7 +184,7 @@ func stream(events []*capture.Event, dir capture.Dir) []byte {
 	var all []byte
 	for _, e := range events {
 		if e.Dir == dir && (e.Kind == capture.KindMessage || e.Kind == capture.KindInvalid) {
-			all = appendRaw(all, e)
+			all = splitter.AppendRaw(all, e)
 		}
 	}
 	return all

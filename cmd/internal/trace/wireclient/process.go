@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proc/environ"
 	"mcpwire/internal/trace/frames"
@@ -89,7 +90,11 @@ type Process struct {
 
 // A Frame is a line of the server, or anything in the place of one. The receiver owns it.
 type Frame struct {
-	frames.Frame
+	// Text is the frame without its end and its header. Cut reports that it is only the beginning,
+	// because the frame is above ProcessOptions.MaxMessage.
+	Text    []byte
+	Cut     bool
+	Framing capture.Framing
 	// N is the number of its event, or 0 if it was not recorded.
 	N uint64
 	// At is when it was read.
@@ -248,21 +253,29 @@ func (p *Process) read() {
 	if p.opts.MaxOutput > 0 {
 		output = &limitedReader{output, p.opts.MaxOutput, p.opts.MaxOutput}
 	}
-	in := frames.NewReader(output, p.opts.MaxMessage)
-	for {
-		f, err := in.Next()
-		if err == nil || len(f.Text) > 0 {
-			at := time.Now()
-			p.deliver(Frame{Frame: f, N: p.record(f.Event()), At: at})
-		}
-		if err != nil {
-			p.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient})
-			p.endErr = p.outputError(err)
-			close(p.outputEnded)
-			p.deliver(Frame{At: time.Now(), Err: p.endErr})
-			return
-		}
+	in := splitter.New(capture.ToClient, p.opts.MaxMessage, p.readFrame)
+	buf := make([]byte, 64<<10)
+	var err error
+	for err == nil {
+		var n int
+		n, err = output.Read(buf)
+		in.Write(buf[:n])
 	}
+	in.Close()
+	p.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient})
+	p.endErr = p.outputError(err)
+	close(p.outputEnded)
+	p.deliver(Frame{At: time.Now(), Err: p.endErr})
+}
+
+// readFrame records and delivers a frame.
+func (p *Process) readFrame(e *capture.Event) {
+	at := time.Now()
+	if len(e.Data) > p.opts.MaxMessage {
+		e.Data, e.Cut = e.Data[:p.opts.MaxMessage], true
+	}
+	n := p.record(e)
+	p.deliver(Frame{Text: bytes.Clone(e.Data), Cut: e.Cut, Framing: e.Framing, N: n, At: at})
 }
 
 // deliver passes a frame to the reader. Once Close has begun, it drops frames.

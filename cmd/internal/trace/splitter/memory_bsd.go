@@ -1,5 +1,5 @@
 //go:build unix && !linux
 
-package tap
+package splitter
 
 func preferHugePages([]byte) {}

@@ -1,4 +1,4 @@
-package tap
+package splitter
 
 import (
 	"golang.org/x/sys/unix"

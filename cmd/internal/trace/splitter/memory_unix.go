@@ -1,6 +1,6 @@
 //go:build unix
 
-package tap
+package splitter
 
 import (
 	"golang.org/x/sys/unix"
