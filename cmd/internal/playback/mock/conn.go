@@ -163,7 +163,8 @@ func (c *conn) register(r *responder) bool {
 	return true
 }
 
-// sendRequest sends an input request to the client. The channel receives the response once.
+// sendRequest sends an input request to the client. The channel receives the response once. The
+// caller must forget the id.
 func (c *conn) sendRequest(to rpc.Sender, f *frame) (answer chan *jsonrpc.Message, id jsonrpc.ID, err error) {
 	c.mu.Lock()
 	c.lastRequest++
@@ -171,11 +172,7 @@ func (c *conn) sendRequest(to rpc.Sender, f *frame) (answer chan *jsonrpc.Messag
 	answer = make(chan *jsonrpc.Message, 1)
 	c.pending[string(id)] = answer
 	c.mu.Unlock()
-	if err := to.Send(f.append(nil, id)); err != nil {
-		c.forget(id)
-		return nil, id, err
-	}
-	return answer, id, nil
+	return answer, id, to.Send(f.append(nil, id))
 }
 
 func (c *conn) forget(id jsonrpc.ID) {
@@ -245,7 +242,6 @@ func (c *conn) match(r *responder, m *jsonrpc.Message) {
 	c.mu.Lock()
 	if r.method == mcp.MethodInitialize {
 		c.noteInitialize(m)
-		r.exchange = nil
 		if c.legacy != nil {
 			r.exchange = c.legacy.initialize
 		}
@@ -278,18 +274,14 @@ func (c *conn) noteInitialize(m *jsonrpc.Message) {
 // advances the state of the handshake.
 func (c *conn) answerBuiltin(r *responder, m *jsonrpc.Message) bool {
 	req := &rpc.Request{Message: *m}
-	if _, err := c.rules.Open(req); err != nil {
+	_, err := c.rules.Open(req)
+	if err == nil && r.method == mcp.MethodInitialize && !r.modern {
+		_, err = c.rules.Initialize(req)
+	}
+	if err != nil {
 		r.err = jsonrpc.ErrorOf(err)
-		return true
 	}
-	if r.method != mcp.MethodInitialize || r.modern {
-		return false
-	}
-	if _, err := c.rules.Initialize(req); err != nil {
-		r.err = jsonrpc.ErrorOf(err)
-		return true
-	}
-	return false
+	return err != nil
 }
 
 // answerDefault answers unrecorded requests that every server answers.

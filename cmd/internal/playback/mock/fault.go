@@ -347,7 +347,7 @@ func (r *responder) injectFaults(answer []byte) ([]byte, error) {
 			r.waitDone()
 			return nil, errEnded
 		case actExit:
-			r.conn.srv.stop(&ExitError{f.n})
+			r.conn.srv.cancel(&ExitError{f.n})
 			if r.faultWriter != nil {
 				r.faultWriter.abort()
 			}

@@ -66,13 +66,10 @@ func (r *responder) isImmediate() bool {
 	if o.Latency.Keep || o.Latency.Fixed > 0 || !r.exchange.hasResponse && r.exchange.status == 0 || r.exchange.isSubscription() {
 		return false
 	}
-	for i := range r.exchange.steps {
-		if r.exchange.steps[i].isRequest {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.exchange.steps, isRequest)
 }
+
+func isRequest(s step) bool { return s.isRequest }
 
 // run sends the preceding messages and returns the response, or an error to send nothing.
 func (r *responder) run() ([]byte, error) {
@@ -95,7 +92,7 @@ func (r *responder) run() ([]byte, error) {
 		return nil, err
 	}
 	if r.unmatched && r.conn.srv.opts.Strict {
-		r.conn.srv.stop(ErrMissed)
+		r.conn.srv.cancel(ErrMissed)
 	}
 	return answer, nil
 }
@@ -158,10 +155,8 @@ func (r *responder) waitDone() {
 }
 
 // wait waits for d, or returns an error when the request ends.
-func (r *responder) wait(d time.Duration) error { return waitFor(r.ctx, d) }
-
-func waitFor(ctx context.Context, d time.Duration) error {
-	if ctx.Err() != nil || d > 0 && !wait.Sleep(ctx, d) {
+func (r *responder) wait(d time.Duration) error {
+	if r.ctx.Err() != nil || d > 0 && !wait.Sleep(r.ctx, d) {
 		return errEnded
 	}
 	return nil
@@ -228,6 +223,7 @@ func (r *responder) sendRequest(s *step, to rpc.Sender) error {
 		return nil
 	}
 	answer, id, err := p.sendRequest(to, &s.text)
+	defer p.forget(id)
 	if err != nil {
 		log.Debug("input request not sent", "n", s.n, "error", err)
 		return nil
@@ -237,10 +233,8 @@ func (r *responder) sendRequest(s *step, to rpc.Sender) error {
 	}
 	r.requestIDs[s.requestID] = id
 	if !s.responded {
-		p.forget(id)
 		return nil // the recorded client did not answer
 	}
-	defer p.forget(id)
 	t := time.NewTimer(p.srv.opts.ClientTimeout)
 	defer t.Stop()
 	select {
@@ -303,15 +297,7 @@ func (c *conn) playTrailing(r *responder) {
 
 // hasDelay reports whether sending the messages after the response takes time.
 func (r *responder) hasDelay() bool {
-	if r.conn.srv.opts.Latency.Keep {
-		return true
-	}
-	for i := range r.exchange.trailing {
-		if r.exchange.trailing[i].isRequest {
-			return true
-		}
-	}
-	return false
+	return r.conn.srv.opts.Latency.Keep || slices.ContainsFunc(r.exchange.trailing, isRequest)
 }
 
 func (r *responder) sendTrailing() {

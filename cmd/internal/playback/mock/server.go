@@ -159,9 +159,6 @@ func (s *Server) Close() {
 	<-s.activity.close()
 }
 
-// stop ends the server by itself.
-func (s *Server) stop(why error) { s.cancel(why) }
-
 // assignSession returns the recorded session for a client: for the first test that a session
 // passes, the one assigned least often.
 func (s *Server) assignSession(suits ...func(*session) bool) *session {

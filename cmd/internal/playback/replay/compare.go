@@ -123,9 +123,7 @@ func (c *comparer) result(l *liveCall) *Result {
 		if ok, old, now := sameNotifications(&call.notifications, &l.notifications, c.strict); !ok {
 			r.Differences = append(r.Differences, Difference{Op: "notifications", Old: strings.Join(old, " "), New: strings.Join(now, " ")})
 		}
-		if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
-			r.Status, r.OK = Different, false
-		}
+		r.judge()
 		c.noteVersion(l, r)
 	}
 	return r

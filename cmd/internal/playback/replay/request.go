@@ -30,23 +30,19 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 		return nil
 	}
 	if string(m.Method) == mcp.MethodPing {
-		_, err := p.deliver(ctx, resend.Decline(m))
-		return err
+		return p.decline(ctx, m)
 	}
 	a := p.matchRequest(m)
 	if a == nil {
 		r := &Result{Method: string(m.Method), Asked: true, Status: Different, Why: "the server did not send this request when recorded: declined", LiveN: x.N}
 		p.results.report(r)
-		_, err := p.deliver(ctx, resend.Decline(m))
-		return err
+		return p.decline(ctx, m)
 	}
 	a.received, a.id, a.at = true, m.ID.Clone(), x.at
 	r := &Result{Status: Same, OK: true, LiveN: x.N}
 	was := side{raw: a.recorded.request.raw, at: a.recorded.at, redacted: a.recorded.request.redacted}
 	r.Differences = p.comparer.compare(was, side{raw: el.raw, at: x.at})
-	if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
-		r.Status, r.OK = Different, false
-	}
+	r.judge()
 	if a.recorded.reply == nil { // no recorded response
 		p.resolveRequest(a, r)
 		return nil
@@ -54,12 +50,16 @@ func (p *player) handleRequest(ctx context.Context, el *element, x arrival) erro
 	if hidden := p.substitutes.hidden(a.recorded.reply.raw, a.recorded.reply.redacted); len(hidden) > 0 {
 		r.Status, r.OK, r.Redacted, r.Why = Redacted, false, hidden, "the client's recorded response has redacted values: declined"
 		p.resolveRequest(a, r)
-		_, err := p.deliver(ctx, resend.Decline(m))
-		return err
+		return p.decline(ctx, m)
 	}
 	a.waiting = true
 	p.resolveRequest(a, r)
 	return nil
+}
+
+func (p *player) decline(ctx context.Context, m *jsonrpc.Message) error {
+	_, err := p.deliver(ctx, resend.Decline(m))
+	return err
 }
 
 // matchRequest returns the recorded request for one of the server: one with the same method and

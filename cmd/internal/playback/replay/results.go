@@ -1,5 +1,7 @@
 package replay
 
+import "slices"
+
 // A Status is the result of playing a request.
 type Status string
 
@@ -46,6 +48,13 @@ type Result struct {
 	Live     *float64 `json:"liveMs,omitempty"`
 	// LiveN is the number of the event with the response in the new capture.
 	LiveN uint64 `json:"liveN,omitempty"`
+}
+
+// judge makes the result a failure if it has a difference that is not a note.
+func (r *Result) judge() {
+	if slices.ContainsFunc(r.Differences, func(d Difference) bool { return !d.Note }) {
+		r.Status, r.OK = Different, false
+	}
 }
 
 // A Difference is a deviation from the recording.
