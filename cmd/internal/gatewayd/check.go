@@ -14,14 +14,14 @@ func Sharing(c *gatewayconfig.Config, u *gatewayconfig.Upstream) string {
 	_, _, socket := gatewayconfig.SocketAddress(c.Listen.Address)
 	users := !socket && c.Auth != nil && len(c.Auth.Issuers) > 0
 	ofUser := u.Credentials != nil && (u.Credentials.Exchange != nil || u.Credentials.Login != nil)
-	switch {
+	switch isolation := gateway.Isolation(u.Isolation); {
 	case c.Listen.Address == "stdio":
 		return "used by the one client of the gateway"
-	case u.Isolation == gateway.IsolateNone.String() && !ofUser:
+	case isolation == gateway.IsolateNone && !ofUser:
 		return "shared by all clients (isolation: shared)"
-	case u.Isolation != gateway.IsolateClients.String() && users:
+	case isolation != gateway.IsolateClients && users:
 		return "shared by the clients of each user, and by no two users"
-	case u.Isolation != gateway.IsolateClients.String():
+	case isolation != gateway.IsolateClients:
 		return "shared by all clients: without auth.issuers, the gateway cannot tell users apart"
 	}
 	const each = "each session of a legacy client has its own; modern clients have no sessions: "

@@ -64,9 +64,7 @@ func newCallerPolicy(c *gatewayconfig.Config, path string, old *callerPolicy, st
 	}
 	p.limitOptions = limitsOf(c)
 	if p.limits = old.limits; p.limits == nil || !reflect.DeepEqual(p.limitOptions, old.limitOptions) {
-		if p.limits, err = policy.NewLimits(p.limitOptions); err != nil {
-			return nil, c.Errorf("limits", "limits: %v", err)
-		}
+		p.limits = policy.NewLimits(p.limitOptions)
 	}
 	defer func() {
 		if err != nil {
@@ -94,7 +92,7 @@ func newCallerPolicy(c *gatewayconfig.Config, path string, old *callerPolicy, st
 				if modes := p.pinModes.Load(); modes != nil {
 					return (*modes)[upstream]
 				}
-				return policy.PinOff
+				return ""
 			}
 			if p.pins, err = policy.OpenPins(policy.PinOptions{Path: p.pinFile, Mode: mode, Logger: log}); err != nil {
 				p.pins = nil
@@ -192,7 +190,7 @@ func viewsOf(c *gatewayconfig.Config) (func(context.Context) gateway.View, error
 func pinModesOf(c *gatewayconfig.Config) map[string]policy.PinMode {
 	modes := map[string]policy.PinMode{}
 	for _, u := range c.Upstreams {
-		if mode, err := policy.ParsePinMode(u.Pin); err == nil && mode != policy.PinOff {
+		if mode := policy.PinMode(u.Pin); mode == policy.PinWarn || mode == policy.PinHide {
 			modes[u.Name] = mode
 		}
 	}

@@ -71,15 +71,10 @@ const defaultConnectTime = 30 * time.Second
 
 // upstream returns one upstream. It starts nothing.
 func (b *upstreamBuilder) upstream(u *gatewayconfig.Upstream) (gateway.Upstream, error) {
-	out := gateway.Upstream{Name: u.Name, Rename: u.Rename, RequirePin: u.Pin == policy.PinHide.String()}
+	out := gateway.Upstream{Name: u.Name, Isolation: gateway.Isolation(u.Isolation), Rename: u.Rename, RequirePin: u.Pin == string(policy.PinHide)}
 	var err error
 	if out.Fingerprint, err = b.conf.Fingerprint(u); err != nil {
 		return out, err
-	}
-	if u.Isolation != "" {
-		if out.Isolation, err = gateway.ParseIsolation(u.Isolation); err != nil {
-			return out, err
-		}
 	}
 	limits := b.conf.Limits.Upstream
 	out.Bridge = bridge.Options{

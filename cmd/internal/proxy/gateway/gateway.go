@@ -126,9 +126,6 @@ func (g *Gateway) Reload() {
 // replaceState makes the options current.
 func (g *Gateway) replaceState(o *Options) (*state, error) {
 	next := &state{opts: o.withDefaults(), byName: map[string]*upstream{}, aliases: map[string]alias{}}
-	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
-	}
 	g.mu.Lock() // no lock of an upstream or a catalog may be taken under it
 	defer g.mu.Unlock()
 	if g.closed {

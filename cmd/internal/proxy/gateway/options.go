@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"mcpwire/capture"
@@ -18,7 +15,8 @@ import (
 // Separator separates the name of the upstream from the server's own name of a tool or prompt.
 const Separator = "__"
 
-// Options configure a [Gateway]. The zero value of each field is the default.
+// Options configure a [Gateway]. The zero value of each field is the default. Package config checks
+// the names of upstreams, tools and prompts.
 type Options struct {
 	// Info describes the gateway to clients. Its zero value means the name "mcpwire-gateway".
 	Info mcp.Implementation
@@ -86,44 +84,24 @@ type Options struct {
 }
 
 // An Isolation says which clients share a connection or process of an upstream.
-type Isolation uint8
+type Isolation string
 
 const (
 	// IsolatePrincipals shares an upstream between the clients of one principal, as
-	// bridge.Options.Shared does. It is the default.
-	IsolatePrincipals Isolation = iota
+	// bridge.Options.Shared does. The zero value means the same.
+	IsolatePrincipals Isolation = "principal"
 	// IsolateClients gives each legacy session its own. Modern clients have no sessions: each
 	// principal has one, or each network address without principals.
-	IsolateClients
+	IsolateClients Isolation = "client"
 	// IsolateNone shares an upstream between all clients. Input requests only go to the principal
 	// whose call caused them.
-	IsolateNone
+	IsolateNone Isolation = "shared"
 )
-
-var isolationNames = []string{"principal", "client", "shared"}
-
-// String returns the name of the isolation in configurations.
-func (i Isolation) String() string {
-	if int(i) < len(isolationNames) {
-		return isolationNames[i]
-	}
-	return fmt.Sprintf("Isolation(%d)", uint8(i))
-}
-
-// ParseIsolation parses the text that String returns.
-func ParseIsolation(s string) (Isolation, error) {
-	for i, name := range isolationNames {
-		if s == name {
-			return Isolation(i), nil
-		}
-	}
-	return 0, errors.New("want client, principal or shared")
-}
 
 // An Upstream is a server behind the gateway.
 type Upstream struct {
-	// Name is the name of the server: letters, digits, "-" and "_". It must not contain "__", nor
-	// begin or end with "_".
+	// Name is the name of the server: letters, digits, "-" and "_". It must be unique, must not
+	// contain "__", nor begin or end with "_".
 	Name string
 	// Bridge has the connection to the server and its limits. Connect is required. The gateway sets
 	// Name, ClientEra, Shared, BaseContext, Record, Recording and Logger.
@@ -139,7 +117,8 @@ type Upstream struct {
 	// Login knows which callers have logged in to the server. It needs PerPrincipal. Nil means that
 	// callers need not log in.
 	Login Login
-	// Rename has the gateway's whole name for tools and prompts, by the server's own name.
+	// Rename has the gateway's whole name for tools and prompts, by the server's own name. It must
+	// be unique, and must not look like a name of an upstream.
 	Rename map[string]string
 	// RequirePin refuses calls of tools and prompts about which Options.Pin has not decided,
 	// because the lists of the server could not be read.
@@ -330,63 +309,4 @@ func (o Options) withDefaults() Options {
 	o.MaxSessions = cmp.Or(o.MaxSessions, 10_000)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
-}
-
-// check returns all errors of the options.
-func (o *Options) check() error {
-	var errs []error
-	names := map[string]bool{}
-	renamed := map[string]string{} // by the gateway's name, the upstream
-	for i := range o.Upstreams {
-		u := &o.Upstreams[i]
-		if err := CheckName(u.Name); err != nil {
-			errs = append(errs, fmt.Errorf("upstream %q: %w", u.Name, err))
-		}
-		if names[u.Name] {
-			errs = append(errs, fmt.Errorf("upstream %q: the name is taken", u.Name))
-		}
-		names[u.Name] = true
-		if u.Bridge.Connect == nil {
-			errs = append(errs, fmt.Errorf("upstream %q: Bridge.Connect is missing", u.Name))
-		}
-		if u.Login != nil && !u.PerPrincipal {
-			errs = append(errs, fmt.Errorf("upstream %q: Login needs PerPrincipal", u.Name))
-		}
-		if int(u.Isolation) >= len(isolationNames) {
-			errs = append(errs, fmt.Errorf("upstream %q: unknown isolation", u.Name))
-		}
-		for own, name := range u.Rename {
-			if other, taken := renamed[name]; taken {
-				errs = append(errs, fmt.Errorf("upstream %q: rename %q: %q has the name %q already", u.Name, own, other, name))
-			}
-			renamed[name] = u.Name
-			if own == "" || name == "" {
-				errs = append(errs, fmt.Errorf("upstream %q: rename: a name is empty", u.Name))
-			}
-		}
-	}
-	for name, upstream := range renamed {
-		if prefix, _, ok := strings.Cut(name, Separator); ok && names[prefix] {
-			errs = append(errs, fmt.Errorf("upstream %q: rename: %q looks like a name of upstream %q", upstream, name, prefix))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// CheckName returns an error unless name is a valid [Upstream.Name].
-func CheckName(name string) error {
-	switch {
-	case name == "":
-		return errors.New("the name is empty")
-	case len(name) > 64:
-		return errors.New("the name has more than 64 bytes")
-	case strings.Contains(name, Separator), name[0] == '_', name[len(name)-1] == '_':
-		return errors.New(`a name must not contain "__", nor begin or end with "_"`)
-	}
-	for i := range len(name) {
-		if c := name[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_') {
-			return errors.New(`a name has only letters, digits, "-" and "_"`)
-		}
-	}
-	return nil
 }

@@ -530,6 +530,8 @@ func (v *validator) rename(path string, u *Upstream) {
 		prefix, _, _ := strings.Cut(to, "__")
 		switch {
 		case to == "": // reported as empty
+		case name == "":
+			v.keyErrorf(at, "%s has no name to replace", at)
 		case !itemName().MatchString(to):
 			v.errorf(at, "%s is %q: want up to 96 letters, digits, underscores, hyphens and dots", at, clip.Characters(to, 60))
 		case v.renamed[to] != "":

@@ -22,8 +22,7 @@ func BenchmarkHooks(b *testing.B) {
 	}
 	views, err := NewViews(rules, nil)
 	must(b, err)
-	limits, err := NewLimits(LimitOptions{Caller: Limit{Rate: 1e6, Concurrent: 100}, Upstream: Limit{Rate: 1e6, Concurrent: 100}})
-	must(b, err)
+	limits := NewLimits(LimitOptions{Caller: Limit{Rate: 1e6, Concurrent: 100}, Upstreams: map[string]Limit{"up": {Rate: 1e6, Concurrent: 100}}})
 	audit, err := OpenAudit(AuditOptions{Path: filepath.Join(b.TempDir(), "audit.jsonl")})
 	must(b, err)
 	defer audit.Close()

@@ -631,8 +631,7 @@ func TestGatewayExchangeFails(t *testing.T) {
 // TestGatewayLimits checks the error of calls over a limit, and their records in the audit log.
 func TestGatewayLimits(t *testing.T) {
 	issuer, files := newTokenIssuer(t), newFilesServer(t, mcp.LatestRevision)
-	limits, err := NewLimits(LimitOptions{Caller: Limit{Rate: 0.001, Burst: 2}})
-	must(t, err)
+	limits := NewLimits(LimitOptions{Caller: Limit{Rate: 0.001, Burst: 2}})
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	audit, err := OpenAudit(AuditOptions{Path: path})
 	must(t, err)

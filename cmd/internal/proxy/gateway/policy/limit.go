@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -32,9 +31,7 @@ type Limit struct {
 type LimitOptions struct {
 	// Caller applies to each caller, over all upstreams.
 	Caller Limit
-	// Upstream applies to each upstream that Upstreams does not name, over all callers.
-	Upstream Limit
-	// Upstreams are limits by the name of the upstream.
+	// Upstreams are limits by the name of the upstream, over all callers.
 	Upstreams map[string]Limit
 }
 
@@ -74,32 +71,9 @@ type limited struct {
 	inFlight int
 }
 
-// NewLimits returns the limits, or an error that names the invalid one.
-func NewLimits(o LimitOptions) (*Limits, error) {
-	errs := []error{o.Caller.check("perCaller"), o.Upstream.check("upstream")}
-	for name, limit := range o.Upstreams {
-		errs = append(errs, limit.check("upstream "+name))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	l := &Limits{opts: o, callers: map[string]*list.Element{}, upstreams: map[string]*limited{}}
-	l.crowd = newLimited("", o.Caller)
-	return l, nil
-}
-
-func (l Limit) check(where string) error {
-	switch {
-	case l.Rate < 0 || math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0):
-		return fmt.Errorf("%s: rate %v: want calls a second, or 0 for no limit", where, l.Rate)
-	case l.Burst < 0:
-		return fmt.Errorf("%s: burst %d: want a number of calls, or 0 for the rate", where, l.Burst)
-	case l.Concurrent < 0:
-		return fmt.Errorf("%s: concurrent %d: want a number of calls, or 0 for no limit", where, l.Concurrent)
-	case l.Burst > 0 && l.Rate == 0:
-		return fmt.Errorf("%s: a burst needs a rate", where)
-	}
-	return nil
+// NewLimits returns the limits. Package config checks their numbers.
+func NewLimits(o LimitOptions) *Limits {
+	return &Limits{opts: o, callers: map[string]*list.Element{}, crowd: newLimited("", o.Caller), upstreams: map[string]*limited{}}
 }
 
 func newLimited(id string, l Limit) *limited {
@@ -203,11 +177,7 @@ func (l *Limits) callerLocked(id string, now time.Time) *limited {
 func (l *Limits) upstreamLocked(name string) *limited {
 	s := l.upstreams[name]
 	if s == nil {
-		limit, ok := l.opts.Upstreams[name]
-		if !ok {
-			limit = l.opts.Upstream
-		}
-		s = newLimited(name, limit)
+		s = newLimited(name, l.opts.Upstreams[name])
 		l.upstreams[name] = s
 	}
 	return s

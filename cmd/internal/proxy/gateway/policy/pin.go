@@ -29,31 +29,16 @@ import (
 	"mcpwire/internal/text/clip"
 )
 
-// A PinMode says what happens when a definition changes.
-type PinMode uint8
+// A PinMode says what happens when a definition changes. Others than the constants, such as off,
+// ignore changes, and record nothing.
+type PinMode string
 
 const (
-	// PinOff ignores changes, and records nothing.
-	PinOff PinMode = iota
 	// PinWarn logs and counts changes.
-	PinWarn
+	PinWarn PinMode = "warn"
 	// PinHide also hides the changed item until somebody accepts the change.
-	PinHide
+	PinHide PinMode = "hide"
 )
-
-var pinModes = []string{"off", "warn", "hide"}
-
-// String returns the name of the mode in configurations.
-func (m PinMode) String() string { return pinModes[m] }
-
-// ParsePinMode parses the text that String returns.
-func ParsePinMode(s string) (PinMode, error) {
-	i := slices.Index(pinModes, s)
-	if i < 0 {
-		return 0, errors.New("want off, warn or hide")
-	}
-	return PinMode(i), nil
-}
 
 // Limits of pins.
 const (
@@ -228,7 +213,7 @@ func OpenPins(o PinOptions) (*Pins, error) {
 // gateway.Options.Pin.
 func (p *Pins) Decide(upstream, catalog string, kind gateway.Kind, name string, item []byte) gateway.PinDecision {
 	mode := p.mode(upstream)
-	if mode == PinOff {
+	if mode != PinWarn && mode != PinHide {
 		return gateway.PinShow
 	}
 	d, now := newDefinition(kind, item), time.Now()
@@ -263,7 +248,7 @@ func (p *Pins) Decide(upstream, catalog string, kind gateway.Kind, name string, 
 		changed := *have
 		changed.Changed, changed.ChangedAt = &d, now.UTC()
 		p.setLocked(&changed)
-		p.log.Warn("a definition has changed", "upstream", upstream, "kind", key.kind, "name", name, "action", mode.String(), "changes", strings.Join(changed.change().Lines(), "; "))
+		p.log.Warn("a definition has changed", "upstream", upstream, "kind", key.kind, "name", name, "action", string(mode), "changes", strings.Join(changed.change().Lines(), "; "))
 	}
 	if mode == PinHide {
 		return gateway.PinHide
