@@ -22,7 +22,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,9 +39,9 @@ import (
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace/captures"
-	"mcpwire/internal/base/wait"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
+	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -179,7 +178,7 @@ func (p *process) run(ctx context.Context, watcher *gatewayconfig.Watcher, guard
 		}
 		p.log.Info("listening", "address", kind+":"+l.Addr().String())
 		started()
-		return serveSocket(serving, l, p.gateway, c.Listen.MaxSessions(), int(c.Listen.MaxMessage), p.log)
+		return serveSocket(serving, l, p.gateway.ServeSocket, c.Listen.MaxSessions(), int(c.Listen.MaxMessage), p.log)
 	}
 	return p.serveHTTP(serving, guard, started)
 }
@@ -517,49 +516,11 @@ func (p *process) serveHTTP(ctx context.Context, guard *auth.Guard, started func
 // maxCallerRequests limits the pending requests of one caller. Many agents may use one address.
 const maxCallerRequests = 2048
 
-// serveSocket serves at most maxClients clients that connect to l, until ctx ends. It waits for
-// them.
-func serveSocket(ctx context.Context, l net.Listener, srv jsonrpc.Server, maxClients, maxFrame int, log *slog.Logger) error {
-	defer l.Close()
-	defer context.AfterFunc(ctx, func() { l.Close() })()
-	var clients sync.WaitGroup
-	var open, cut atomic.Int64
-	for {
-		conn, err := l.Accept()
-		switch {
-		case err != nil && ctx.Err() != nil:
-			clients.Wait()
-			if n := cut.Load(); n > 0 {
-				return fmt.Errorf("gateway: %d requests were cut off", n)
-			}
-			return nil
-		case err != nil:
-			log.Warn("connection not accepted", "error", err)
-			wait.Sleep(ctx, acceptBackoff) // there may be too many open files
-			continue
-		case open.Load() >= int64(maxClients):
-			log.Warn("connection not accepted", "error", "too many clients", "max", maxClients)
-			conn.Close()
-			continue
-		}
-		open.Add(1)
-		clients.Go(func() {
-			defer open.Add(-1)
-			address := ""
-			if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-				address = tcp.IP.String()
-			}
-			f := jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingAuto, MaxFrame: maxFrame})
-			err := srv.Serve((*relay.Server)(nil).WithIdentity(ctx, "", address), f)
-			if late, ok := errors.AsType[*jsonrpc.DrainError](err); ok && ctx.Err() != nil {
-				cut.Add(int64(late.Requests))
-			}
-			if err != nil && ctx.Err() == nil {
-				log.Debug("client connection ended", "error", err)
-			}
-		})
-	}
+// serveSocket serves at most maxClients clients that connect to l with serve, until ctx ends. It
+// waits for them.
+func serveSocket(ctx context.Context, l net.Listener, serve func(context.Context, jsonrpc.Framer) error, maxClients, maxFrame int, log *slog.Logger) error {
+	return bridge.ServeConns(ctx, l, maxClients, log, func(conn net.Conn) error {
+		f := jsonrpc.NewFramer(conn, &jsonrpc.FramerOptions{Framing: jsonrpc.FramingAuto, MaxFrame: maxFrame})
+		return serve((*relay.Server)(nil).WithIdentity(ctx, "", bridge.CallerOfConn(conn)), f)
+	})
 }
-
-// acceptBackoff is the pause after a connection could not be accepted.
-const acceptBackoff = 100 * time.Millisecond

@@ -15,7 +15,7 @@ import (
 // echoServer returns each frame.
 type echoServer struct{}
 
-// Serve implements jsonrpc.Server.
+// Serve serves a client.
 func (echoServer) Serve(ctx context.Context, f jsonrpc.Framer) error {
 	defer context.AfterFunc(ctx, func() { f.Close() })()
 	defer f.Close()
@@ -56,7 +56,7 @@ func TestServeSocket(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serveSocket(ctx, &failingListener{Listener: l}, echoServer{}, 2, 0, slog.New(slog.DiscardHandler))
+		ended <- serveSocket(ctx, &failingListener{Listener: l}, echoServer{}.Serve, 2, 0, slog.New(slog.DiscardHandler))
 	}()
 	dial := func() jsonrpc.Framer {
 		t.Helper()

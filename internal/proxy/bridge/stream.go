@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -204,57 +205,70 @@ func (s streamSender) Send(message []byte) error {
 	return err
 }
 
+// ServeListener serves each client that connects to l as [ServeConns] does. framing delimits the
+// messages. maxFrame limits their size in bytes.
+func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing jsonrpc.Framing, maxFrame int) error {
+	return ServeConns(ctx, l, 0, b.opts.Logger, func(conn net.Conn) error {
+		f := jsonrpc.NewFramer(deadlineConn{conn}, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
+		return b.serve(ctx, f, CallerOfConn(conn), true)
+	})
+}
+
 // acceptBackoff is the pause after a failed Accept.
 const acceptBackoff = 50 * time.Millisecond
 
-// ServeListener serves each client that connects to l, a unix socket or a TCP port, until ctx ends.
-// It then closes l, waits for the clients, and returns a *jsonrpc.DrainError if requests were cut
-// off. framing delimits the messages. maxFrame limits their size in bytes.
-func (b *Bridge) ServeListener(ctx context.Context, l net.Listener, framing jsonrpc.Framing, maxFrame int) error {
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
+// ServeConns calls serve for each client that connects to l, a unix socket or a TCP port, until ctx
+// ends. It then closes l, waits for the calls, and returns a *jsonrpc.DrainError if serve returned
+// such errors. It closes the connections of clients above max, unless that is 0.
+func ServeConns(ctx context.Context, l net.Listener, max int, log *slog.Logger, serve func(net.Conn) error) error {
+	defer context.AfterFunc(ctx, func() { l.Close() })()
 	defer l.Close()
 	var wg sync.WaitGroup
-	var cut atomic.Int64
-	served := func() error {
-		wg.Wait()
-		if n := cut.Load(); n > 0 {
-			return &jsonrpc.DrainError{Requests: int(n), After: b.opts.DrainTimeout}
-		}
-		return nil
-	}
 	defer wg.Wait()
+	var mu sync.Mutex
+	var cut jsonrpc.DrainError // of all clients
+	var open atomic.Int64
 	for {
 		conn, err := l.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return served()
-			}
+		if err != nil && ctx.Err() == nil {
 			if errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			b.opts.Logger.Warn("connection not accepted", "error", err)
-			if !wait.Sleep(ctx, acceptBackoff) { // there may be too many open files
-				return served()
-			}
+			log.Warn("connection not accepted", "error", err)
+			wait.Sleep(ctx, acceptBackoff) // there may be too many open files
 			continue
 		}
+		if err != nil {
+			wg.Wait()
+			if cut.Requests > 0 {
+				return &cut
+			}
+			return nil
+		}
+		if max > 0 && open.Load() >= int64(max) {
+			log.Warn("connection not accepted", "error", "too many clients", "max", max)
+			conn.Close()
+			continue
+		}
+		open.Add(1)
 		wg.Go(func() {
-			f := jsonrpc.NewFramer(deadlineConn{conn}, &jsonrpc.FramerOptions{Framing: framing, MaxFrame: maxFrame})
-			err := b.serve(ctx, f, callerOfConn(conn), true)
+			defer open.Add(-1)
+			err := serve(conn)
 			if late, ok := errors.AsType[*jsonrpc.DrainError](err); ok && ctx.Err() != nil {
-				cut.Add(int64(late.Requests))
+				mu.Lock()
+				cut.Requests, cut.After = cut.Requests+late.Requests, late.After
+				mu.Unlock()
 			}
 			if err != nil && ctx.Err() == nil {
-				b.opts.Logger.Debug("client connection ended", "error", err)
+				log.Debug("client connection ended", "error", err)
 			}
 		})
 	}
 }
 
-// callerOfConn returns the caller of a connection: the address for TCP, and "" for a unix socket,
+// CallerOfConn returns the caller of a connection: the address for TCP, and "" for a unix socket,
 // which belongs to the user.
-func callerOfConn(conn net.Conn) string {
+func CallerOfConn(conn net.Conn) string {
 	if addr, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return addr.IP.String()
 	}

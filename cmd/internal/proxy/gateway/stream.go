@@ -32,8 +32,16 @@ const (
 // of ctx, [ErrClosed], or the error of f.
 //
 // It decides for each message to which era it belongs: a client may use both.
-func (g *Gateway) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	c := &streamClient{g: g, f: f, calls: map[string]context.CancelFunc{}, notify: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+func (g *Gateway) Serve(ctx context.Context, f jsonrpc.Framer) error { return g.serve(ctx, f, false) }
+
+// ServeSocket is Serve for a client that has connected to a socket. It also ends at the first frame
+// that is not a message: web pages can make a browser send an HTTP request to the socket.
+func (g *Gateway) ServeSocket(ctx context.Context, f jsonrpc.Framer) error {
+	return g.serve(ctx, f, true)
+}
+
+func (g *Gateway) serve(ctx context.Context, f jsonrpc.Framer, strict bool) error {
+	c := &streamClient{g: g, f: f, strict: strict, calls: map[string]context.CancelFunc{}, notify: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer c.cancel(nil)
 	stop := context.AfterFunc(g.ctx, func() { c.cancel(ErrClosed) })
@@ -60,6 +68,8 @@ type streamClient struct {
 	f      jsonrpc.Framer
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	// strict is bridge.StreamReader.Strict.
+	strict bool
 	// rules checks modern requests.
 	rules     *era.Session
 	stateless *statelessPeer
@@ -201,7 +211,7 @@ func (c *streamClient) write() {
 // read handles the messages of the client until its input ends.
 func (c *streamClient) read() error {
 	send := func(message []byte) { c.Send(message) }
-	r := &bridge.StreamReader{Framer: c.f, Handle: c.handle, Send: send, Refuse: send, Logger: c.g.state.Load().opts.Logger}
+	r := &bridge.StreamReader{Framer: c.f, Strict: c.strict, Handle: c.handle, Send: send, Refuse: send, Logger: c.g.state.Load().opts.Logger}
 	return r.Read()
 }
 
