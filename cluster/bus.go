@@ -112,12 +112,7 @@ func (b serverBus) Subscribe(ctx context.Context, deliver func(message []byte)) 
 		return err
 	}
 	defer stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-b.n.ctx.Done():
-		return ErrClosed
-	}
+	return b.n.await(ctx, nil)
 }
 
 // signals tell waiting goroutines of all nodes that a record has changed. A signal may be lost.

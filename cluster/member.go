@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"mcpwire/internal/base/wait"
 )
 
 const (
@@ -122,22 +120,7 @@ func (m *members) leave(ctx context.Context) error { return m.records.remove(ctx
 
 // watch keeps all up to date until the node is closed.
 func (m *members) watch(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; {
-		m.restart()
-		for c, err := range m.records.Watch(ctx, m.n.tenant) {
-			if err != nil {
-				if failures++; failures > 1 && ctx.Err() == nil {
-					m.n.opts.Logger.Warn("changes of the cluster are not seen", "node", m.n.id, "error", err)
-				}
-				break
-			}
-			failures = 0
-			m.see(c)
-		}
-		if !wait.Sleep(ctx, wait.Backoff(minBackoff, maxBackoff, max(failures, 1), 0)) {
-			return
-		}
-	}
+	m.n.follow(ctx, m.records, "the cluster", m.restart, m.see, func() {})
 }
 
 // restart begins a new watch.

@@ -478,6 +478,41 @@ func (r *records) list(ctx context.Context, prefix string, limit int) (values []
 	return nil, r.wrap("list", ErrUnavailable)
 }
 
+// follow watches the records of the tenant, again and again until ctx ends. It calls begin before
+// each watch, see with each change, and end after it. what names the records in the log.
+func (n *Node) follow(ctx context.Context, r *records, what string, begin func(), see func(Change), end func()) {
+	for failures := 0; ctx.Err() == nil; {
+		begin()
+		var err error
+		for c, failed := range r.Watch(ctx, n.tenant) {
+			if err = failed; err != nil {
+				break
+			}
+			failures = 0
+			see(c)
+		}
+		end()
+		if failures++; failures > 1 && ctx.Err() == nil {
+			n.opts.Logger.Warn("changes of "+what+" are not seen", "node", n.id, "error", err)
+		}
+		if !wait.Sleep(ctx, wait.Backoff(minBackoff, maxBackoff, failures, 0)) {
+			return
+		}
+	}
+}
+
+// await waits until ch is closed. The error says that ctx ended, or the node was closed, before.
+func (n *Node) await(ctx context.Context, ch <-chan struct{}) error {
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.ctx.Done():
+		return ErrClosed
+	}
+}
+
 // seal encrypts a value for the backend, if the node has secrets. purpose is a constant; key is
 // that of the record.
 func (n *Node) seal(purpose, key string, plain []byte) ([]byte, error) {

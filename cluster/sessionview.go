@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"mcpwire/internal/base/wait"
 	"mcpwire/streamable"
 )
 
@@ -89,12 +88,8 @@ func (v *sessionViews) get(key string) (rec *sessionRecord, ok bool) {
 
 // follow calls ready when the views are complete, and changed for each change, until ctx ends.
 func (v *sessionViews) follow(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
-	select {
-	case <-v.kept.synced:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-v.kept.n.ctx.Done():
-		return ErrClosed
+	if err := v.kept.n.await(ctx, v.kept.synced); err != nil {
+		return err
 	}
 	// A change may have reached only the durable copy, which counts for sessions that are taken
 	// over.
@@ -175,24 +170,7 @@ func (v *sessionView) get(key string) (rec *sessionRecord, ok bool) {
 
 // watch keeps the view up to date until the node is closed.
 func (v *sessionView) watch(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; {
-		v.begin()
-		var err error
-		for c, failed := range v.records.Watch(ctx, v.n.tenant) {
-			if err = failed; err != nil {
-				break
-			}
-			failures = 0
-			v.see(c)
-		}
-		v.fail()
-		if failures++; failures > 1 && ctx.Err() == nil {
-			v.n.opts.Logger.Warn("changes of sessions are not seen", "node", v.n.id, "error", err)
-		}
-		if !wait.Sleep(ctx, wait.Backoff(minBackoff, maxBackoff, failures, 0)) {
-			return
-		}
-	}
+	v.n.follow(ctx, v.records, "sessions", v.begin, v.see, v.fail)
 }
 
 // begin begins a new watch.
@@ -310,20 +288,11 @@ func (v *sessionView) report(changed func(key string, saved *streamable.SavedSes
 // follow calls ready when the view is complete, and changed for each change, until ctx ends.
 func (v *sessionView) follow(ctx context.Context, ready func(), changed func(key string, saved *streamable.SavedSession)) error {
 	defer v.report(changed)() // other nodes may announce changes before the view is complete
-	select {
-	case <-v.synced:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-v.n.ctx.Done():
-		return ErrClosed
+	if err := v.n.await(ctx, v.synced); err != nil {
+		return err
 	}
 	ready()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-v.n.ctx.Done():
-		return ErrClosed
-	}
+	return v.n.await(ctx, nil)
 }
 
 // An announcedSession is a record that a node sends to the others.

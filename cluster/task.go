@@ -266,13 +266,13 @@ func (s *taskStore) Update(ctx context.Context, id string, change func(*server.T
 }
 
 func (s *taskStore) Wait(ctx context.Context, id string, version uint64) (*server.Task, error) {
-	key, err := s.findBounded(ctx, id)
+	key, err := s.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	for {
 		changed, done := s.n.signals.wait(key)
-		t, err := s.readBounded(ctx, key)
+		t, err := s.Task(ctx, id)
 		if err != nil || t.Version > version {
 			done()
 			return t, err
@@ -290,18 +290,6 @@ func (s *taskStore) Wait(ctx context.Context, id string, version uint64) (*serve
 			return nil, err
 		}
 	}
-}
-
-func (s *taskStore) findBounded(ctx context.Context, id string) (string, error) {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	return s.find(ctx, id)
-}
-
-func (s *taskStore) readBounded(ctx context.Context, key string) (*server.Task, error) {
-	ctx, cancel := bound(ctx)
-	defer cancel()
-	return s.read(ctx, key)
 }
 
 // Tasks implements [server.TaskStore]. It may omit a task that another node has created just now.
