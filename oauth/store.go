@@ -413,31 +413,13 @@ func (s *fileStore) write(f *storeFile) (err error) {
 	if err := e.Encode(f); err != nil {
 		return fmt.Errorf("file store: %w", err)
 	}
-	// CreateTemp uses mode 0600 and a new name.
-	tmp, err := os.CreateTemp(filepath.Dir(s.path), filepath.Base(s.path)+".*.tmp")
+	if _, err = inuse.Replace(s.path, b.Bytes()); err == nil {
+		err = syncDir(filepath.Dir(s.path))
+	}
 	if err != nil {
 		return fmt.Errorf("file store: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-			err = fmt.Errorf("file store: %w", err)
-		}
-	}()
-	if _, err = tmp.Write(b.Bytes()); err != nil {
-		return err
-	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	if err = inuse.Rename(tmp.Name(), s.path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(s.path))
+	return nil
 }
 
 // syncDir makes the new name permanent. Windows needs nothing for that.

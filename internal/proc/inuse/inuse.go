@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -41,6 +42,39 @@ func Rename(oldpath, newpath string) error {
 		info, err := os.Stat(newpath)
 		return err != nil || info.Mode().IsRegular() && info.Mode().Perm()&0o200 != 0
 	})
+}
+
+// Replace replaces a file, or creates it, with mode 0600, and describes the new one. The content is
+// on the disk when Replace returns, but the name may not be. Readers see all of it or nothing.
+func Replace(path string, content []byte) (_ os.FileInfo, err error) {
+	// CreateTemp uses mode 0600 and a new name.
+	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			tmp.Close()
+			os.Remove(tmp.Name())
+		}
+	}()
+	if _, err = tmp.Write(content); err != nil {
+		return nil, err
+	}
+	if err = tmp.Sync(); err != nil {
+		return nil, err
+	}
+	info, err := tmp.Stat() // of this file, even if another process replaces it at once
+	if err != nil {
+		return nil, err
+	}
+	if err = tmp.Close(); err != nil {
+		return nil, err
+	}
+	if err = Rename(tmp.Name(), path); err != nil {
+		return nil, err
+	}
+	return info, nil
 }
 
 // Open is like [os.OpenFile], with retries.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,5 +100,38 @@ func TestOpen(t *testing.T) {
 	f.Close()
 	if _, err := Open(path+"x", os.O_RDONLY, 0); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), ErrInUse.Error()) {
 		t.Errorf("no such file: got %v", err)
+	}
+}
+
+// TestReplace checks the content, the mode and the description of a replaced file, and that nothing
+// is left behind, also after an error.
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, content := range []string{"first", "", "second"} {
+		described, err := Replace(path, []byte(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != content {
+			t.Errorf("got %q, %v, want %q", got, err, content)
+		}
+		info, err := os.Stat(path)
+		if err != nil || !os.SameFile(described, info) || described.Size() != info.Size() {
+			t.Errorf("got the description of another file, %v", err)
+		}
+		if runtime.GOOS != "windows" && info.Mode() != 0o600 {
+			t.Errorf("got mode %v", info.Mode())
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "folder", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Replace(filepath.Join(dir, "folder"), nil); err == nil {
+		t.Error("a folder was replaced")
+	}
+	if names, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(names) != 2 {
+		t.Errorf("got files %v, %v, want f and folder", names, err)
 	}
 }

@@ -515,38 +515,14 @@ func sorted(pins map[pinKey]*pin) []*pin {
 }
 
 // writePins replaces a file. The caller has its lock.
-func writePins(path string, pins map[pinKey]*pin) (_ os.FileInfo, err error) {
+func writePins(path string, pins map[pinKey]*pin) (os.FileInfo, error) {
 	text, err := json.MarshalIndent(pinFile{Version: pinVersion, Pins: sorted(pins)}, "", "\t")
 	if err != nil {
 		return nil, err
 	}
-	// CreateTemp uses mode 0600 and a new name.
-	tmp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	info, err := inuse.Replace(path, append(text, '\n'))
 	if err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-			err = fmt.Errorf("pins: %w", err)
-		}
-	}()
-	if _, err = tmp.Write(append(text, '\n')); err != nil {
-		return nil, err
-	}
-	if err = tmp.Sync(); err != nil {
-		return nil, err
-	}
-	info, err := tmp.Stat() // of this file, even if another process replaces it at once
-	if err != nil {
-		return nil, err
-	}
-	if err = tmp.Close(); err != nil {
-		return nil, err
-	}
-	if err = inuse.Rename(tmp.Name(), path); err != nil {
-		return nil, err
 	}
 	return info, nil
 }
