@@ -110,13 +110,7 @@ func serveAdmin(address string, probes *health.Probes, m *metrics, log *slog.Log
 	mux.Handle("/metrics", m.handler)
 	var h http.Handler = mux
 	if host, _, err := net.SplitHostPort(address); err == nil && (host == "" || loopback.IsHost(host)) {
-		h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if !loopback.Allows(r.Host, r.Header.Get("Origin")) {
-				http.Error(w, "only for this machine", http.StatusForbidden)
-				return
-			}
-			mux.ServeHTTP(w, r)
-		})
+		h = loopback.Only(mux)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	listening, done := make(chan struct{}), make(chan error, 1)

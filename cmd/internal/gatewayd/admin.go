@@ -52,13 +52,7 @@ func (p *process) serveAdmin(serving, until context.Context, background *sync.Wa
 	background.Go(func() {
 		var h http.Handler = mux
 		if !a.AllowRemote {
-			h = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !loopback.Allows(r.Host, r.Header.Get("Origin")) {
-					http.Error(w, "only for this machine", http.StatusForbidden)
-					return
-				}
-				mux.ServeHTTP(w, r)
-			})
+			h = loopback.Only(mux)
 		}
 		o := &httpserve.Options{AllowRemote: a.AllowRemote, MaxConns: maxAdminConns, Logger: p.log}
 		if err := httpserve.Serve(until, l, h, o); err != nil {
