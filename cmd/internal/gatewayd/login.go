@@ -2,14 +2,11 @@ package gatewayd
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	gatewaylogin "mcpwire/cmd/internal/proxy/gateway/login"
-	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/base/seal"
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/loopback"
@@ -179,18 +175,9 @@ func loginFolderOf(c *gatewayconfig.Config, path string) (string, error) {
 	case "memory":
 		return "", nil
 	case "":
-	default:
-		return c.Login.Store, nil
+		return stateFile(path, ".logins")
 	}
-	dir, err := captures.StateDir()
-	if err != nil {
-		return "", err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+".logins"), nil
+	return c.Login.Store, nil
 }
 
 // StoredLogins returns the logins that a configuration has stored.

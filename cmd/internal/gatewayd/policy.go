@@ -202,6 +202,12 @@ func pinFileOf(c *gatewayconfig.Config, path string) (string, error) {
 	if c.Pins != "" {
 		return c.Pins, nil
 	}
+	return stateFile(path, ".pins.json")
+}
+
+// stateFile returns the default path of what the gateway of a configuration, whose path is given,
+// stores. It ends with suffix.
+func stateFile(path, suffix string) (string, error) {
 	dir, err := captures.StateDir()
 	if err != nil {
 		return "", err
@@ -210,5 +216,5 @@ func pinFileOf(c *gatewayconfig.Config, path string) (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+".pins.json"), nil
+	return filepath.Join(dir, "gateway", hex.EncodeToString(sum[:8])+suffix), nil
 }
