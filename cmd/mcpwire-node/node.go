@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/cmd/internal/build"
 	"mcpwire/cmd/internal/demo"
 	"mcpwire/health"
 	"mcpwire/server"
@@ -121,7 +121,7 @@ func (f *nodeFlags) newHandler(ctx context.Context, node *cluster.Node, m *metri
 	if err := node.Share(ctx, endpointName, so, ho); err != nil {
 		return nil, nil, err
 	}
-	srv, err := demo.New(version(), so)
+	srv, err := demo.New(build.Version(), so)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,12 +148,4 @@ func (f *nodeFlags) serveHTTP(ctx context.Context, h http.Handler, onShutdown fu
 		return f.serveWatched(ctx, mux, o, onListen, log)
 	}
 	return streamable.ListenAndServe(ctx, f.listen, mux, o)
-}
-
-// version returns the version of this program.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
 }

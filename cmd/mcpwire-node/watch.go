@@ -10,6 +10,7 @@ import (
 	"net/url"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/build"
 	"mcpwire/cmd/internal/proxy/taphttp"
 	"mcpwire/cmd/internal/trace/live"
 	"mcpwire/internal/base/hooks"
@@ -58,7 +59,7 @@ func (f *nodeFlags) tap(ctx context.Context, l net.Listener, server net.Addr, on
 	viewers := live.NewServer(nil)
 	defer viewers.Close()
 	w := capture.NewWriter(io.Discard, &capture.Options{
-		Tool: "mcpwire-node " + version(), Transport: capture.TransportHTTP, Name: f.name, URL: upstream.String(),
+		Tool: "mcpwire-node " + build.Version(), Transport: capture.TransportHTTP, Name: f.name, URL: upstream.String(),
 		Hooks: &hooks.Writer[capture.Event]{Tee: viewers, Want: viewers.Wants},
 	})
 	defer w.Close()
