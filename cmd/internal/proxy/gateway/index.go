@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/cmd/internal/text/spelling"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
@@ -124,7 +125,7 @@ func (g *Gateway) index(ctx context.Context, clientEra bridge.Era) *index {
 	st := g.state.Load()
 	key := indexKey{era: clientEra, apps: showsApps(ctx)}
 	if slices.ContainsFunc(st.upstreams, func(u *upstream) bool { return u.conf.Load().PerPrincipal }) {
-		key.principal = credentialID(ctx)
+		key.principal = CredentialID(auth.PrincipalOf(ctx))
 	}
 	generation := g.generation.Load() // before the snapshots are read
 	g.indexes.mu.Lock()

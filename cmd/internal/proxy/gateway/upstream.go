@@ -25,7 +25,7 @@ type upstream struct {
 	catalogBytes atomic.Int64
 
 	mu sync.Mutex
-	// backends holds the backends by credentialID; without PerPrincipal, one with the key "".
+	// backends holds the backends by CredentialID; without PerPrincipal, one with the key "".
 	backends map[string]*backend
 	// inFlight counts the pending requests of clients.
 	inFlight int
@@ -74,20 +74,23 @@ func (u *upstream) sameConnection(conf *Upstream) bool {
 // keyOf returns the key of the backend for the caller of ctx.
 func (u *upstream) keyOf(ctx context.Context) string {
 	if u.conf.Load().PerPrincipal {
-		return credentialID(ctx)
+		return CredentialID(auth.PrincipalOf(ctx))
 	}
 	return ""
 }
 
-// credentialID returns the id of the principal of ctx with its scopes, or "". Callers with the same
+// CredentialID returns the id of a principal with its scopes, or "" for nil. Callers with the same
 // one may share connections whose credentials depend on the caller. A caller with fewer scopes must
 // not use the credentials of one with more.
-func credentialID(ctx context.Context) string {
-	p := auth.PrincipalOf(ctx)
+func CredentialID(p *auth.Principal) string {
 	if p == nil {
 		return ""
 	}
-	return p.ID() + " " + strings.Join(slices.Sorted(slices.Values(p.Scopes)), " ")
+	scopes := p.Scopes
+	if !slices.IsSorted(scopes) {
+		scopes = slices.Sorted(slices.Values(scopes))
+	}
+	return p.ID() + " " + strings.Join(scopes, " ")
 }
 
 // acquire returns the backend for the caller of ctx. The caller must release it.

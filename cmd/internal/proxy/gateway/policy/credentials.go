@@ -9,12 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/oauth"
 )
 
@@ -264,17 +264,8 @@ func (v *rememberingVerifier) Verify(ctx context.Context, token string) (*auth.P
 	return p, err
 }
 
-// tokenKey returns what must be equal for two requests to share tokens.
-func tokenKey(principal string, scopes []string) string {
-	if !slices.IsSorted(scopes) {
-		scopes = slices.Sorted(slices.Values(scopes))
-	}
-	return principal + " " + strings.Join(scopes, " ")
-}
-
 func (c *CallerTokens) remember(p *auth.Principal, token string) {
-	principal := p.ID()
-	key := tokenKey(principal, p.Scopes)
+	principal, key := p.ID(), gateway.CredentialID(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.byKey[key]; ok {
@@ -317,7 +308,7 @@ func (c *CallerTokens) Of(ctx context.Context) (auth.Secret, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.latest[principal]
-	if e, ok := c.byKey[tokenKey(principal, p.Scopes)]; ok {
+	if e, ok := c.byKey[gateway.CredentialID(p)]; ok {
 		c.recent.MoveToFront(e)
 		if own := e.Value.(*callerToken); own.valid(now) || t == nil {
 			t = own
