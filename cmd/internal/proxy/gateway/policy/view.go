@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -25,12 +26,8 @@ type Filters struct {
 	Tools, Prompts, Resources config.Filter
 }
 
-// Limits of the rules.
-const (
-	maxRules = 256
-	// maxViews limits the views that are kept.
-	maxViews = 4096
-)
+// maxViews limits the views that are kept.
+const maxViews = 4096
 
 // Views decides what each caller may see and use, by rules, which are the views of a configuration,
 // and by the filters of its upstreams.
@@ -50,23 +47,14 @@ type Views struct {
 	digest string
 
 	mu    sync.RWMutex
-	views map[ruleSet]*View
+	views map[string]*View // by their keys
 }
-
-// A ruleSet has a bit for each rule.
-type ruleSet [maxRules / 64]uint64
-
-func (s *ruleSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
-func (s *ruleSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
 
 // NewViews returns the views of the rules, and of the filters by the name of the upstream. Its
 // errors name the rule, counted from 1, or the upstream. Without rules, every caller sees all that
 // the filters let through.
 func NewViews(rules []config.View, filters map[string]Filters) (*Views, error) {
-	v := &Views{filters: map[string]*upstreamFilter{}, views: map[ruleSet]*View{}}
-	if len(rules) > maxRules {
-		return nil, fmt.Errorf("%d rules: at most %d are possible", len(rules), maxRules)
-	}
+	v := &Views{filters: map[string]*upstreamFilter{}, views: map[string]*View{}}
 	allows := false
 	for i, r := range rules {
 		c, err := compileRule(r)
@@ -102,36 +90,36 @@ func (v *Views) Of(ctx context.Context) gateway.View { return v.of(ctx) }
 
 func (v *Views) of(ctx context.Context) *View {
 	p := auth.PrincipalOf(ctx)
-	var set ruleSet
+	var array [64]byte
+	key := append(array[:0], v.digest...)
 	for i := range v.rules {
 		if v.rules[i].matches(p) {
-			set.add(i)
+			key = strconv.AppendInt(append(key, ' '), int64(i), 10)
 		}
 	}
 	v.mu.RLock()
-	view := v.views[set]
+	view := v.views[string(key)]
 	v.mu.RUnlock()
 	if view != nil {
 		return view
 	}
-	view = v.newView(set)
+	view = v.newView(string(key), p)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if kept := v.views[set]; kept != nil {
+	if kept := v.views[view.key]; kept != nil {
 		return kept
 	}
 	if len(v.views) < maxViews {
-		v.views[set] = view
+		v.views[view.key] = view
 	}
 	return view
 }
 
-// newView combines the rules of a set.
-func (v *Views) newView(set ruleSet) *View {
-	view := &View{everything: len(v.rules) == 0, filters: v.filters, key: v.digest}
+// newView combines the rules that match a principal.
+func (v *Views) newView(key string, p *auth.Principal) *View {
+	view := &View{everything: len(v.rules) == 0, filters: v.filters, key: key}
 	for i := range v.rules {
-		if set.has(i) {
-			view.key += fmt.Sprintf(" %d", i)
+		if v.rules[i].matches(p) {
 			view.allow = append(view.allow, v.rules[i].allow...)
 			view.deny = append(view.deny, v.rules[i].deny...)
 		}
