@@ -22,9 +22,6 @@ type position struct{ line, column int }
 // positionOf returns the position of a node.
 func positionOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// maxValues limits the values of one file. It bounds the work of a file whose aliases multiply.
-const maxValues = 100_000
-
 // A decoder decodes the nodes of one file into Go values, by the rules of the tags of fields:
 //
 //   - yaml is the key, and required if it must be there
@@ -33,11 +30,7 @@ const maxValues = 100_000
 //   - pattern is a regular expression for texts
 //
 // It goes on after an error.
-type decoder struct {
-	file *file
-	// values counts the decoded values.
-	values int
-}
+type decoder struct{ file *file }
 
 // A custom type decodes itself.
 type custom interface {
@@ -48,12 +41,6 @@ type custom interface {
 func (d *decoder) value(path string, n *yaml.Node, v reflect.Value, tag reflect.StructTag) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
-	}
-	if d.values++; d.values > maxValues {
-		if d.values == maxValues+1 {
-			d.file.errorf(positionOf(n), "the file has more than %d values", maxValues)
-		}
-		return
 	}
 	d.file.positions[path] = positionOf(n)
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
