@@ -108,7 +108,12 @@ type config struct {
 
 // key returns what identifies a process. It names a lease.
 func (conf *config) key(principal string) string {
-	text, err := json.Marshal([]string{"gateway", conf.name, conf.fingerprint, principal})
+	return nameOf(conf.name, conf.fingerprint, principal)
+}
+
+// nameOf returns a name for something of a gateway in the cluster, which differs for other parts.
+func nameOf(parts ...string) string {
+	text, err := json.Marshal(append([]string{"gateway"}, parts...))
 	if err != nil {
 		panic(err) // strings have a JSON text
 	}
