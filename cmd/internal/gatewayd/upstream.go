@@ -12,16 +12,17 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/capture"
 	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/cmd/internal/proxy/gateway"
 	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/cmd/internal/proxy/gateway/policy"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/proxy/bridge"
+	"mcpwire/internal/trace/frames"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -135,7 +136,7 @@ func (b *upstreamBuilder) process(u *gatewayconfig.Upstream) endpoint.Connect {
 			}
 			cmd.Env = append(cmd.Env, name+"="+text)
 		}
-		cmd.Stderr = io.MultiWriter(&stderrLog{log: b.log, upstream: u.Name}, stderr)
+		cmd.Stderr = io.MultiWriter(stderrLog(b.log, u.Name), stderr)
 		return endpoint.StartProcess(ctx, &cmd)
 	}
 }
@@ -205,44 +206,17 @@ func (b *upstreamBuilder) credentials(to *policy.Credentials, c *gatewayconfig.C
 	}
 }
 
-// A stderrLog logs the lines that a server writes to standard error.
-type stderrLog struct {
-	log      *slog.Logger
-	upstream string
-
-	mu   sync.Mutex
-	line []byte
-	// skipping is true in the rest of a line that was too long.
-	skipping bool
-}
-
 // maxStderrLine limits the logged bytes of a line.
 const maxStderrLine = 8 << 10
 
-// Write implements io.Writer. It never fails, because a server must not fail for its standard
-// error.
-func (l *stderrLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := len(p)
-	for len(p) > 0 {
-		text, rest, ended := bytes.Cut(p, []byte("\n"))
-		p = rest
-		if !l.skipping {
-			l.line = append(l.line, text[:min(len(text), maxStderrLine-len(l.line))]...)
+// stderrLog returns a writer that logs the lines that a server writes to standard error, except
+// blank ones.
+func stderrLog(log *slog.Logger, upstream string) io.Writer {
+	return frames.NewLines(func(e *capture.Event) uint64 {
+		line := bytes.TrimSpace(e.Data[:min(len(e.Data), maxStderrLine)])
+		if len(line) > 0 && e.Part <= 1 { // the beginning of a long line
+			log.Info("stderr", "upstream", upstream, "line", safe.Line(string(line)))
 		}
-		if ended || len(l.line) == maxStderrLine && !l.skipping {
-			l.flush()
-			l.skipping = !ended
-		}
-	}
-	return n, nil
-}
-
-// flush logs the line, unless it is blank.
-func (l *stderrLog) flush() {
-	if text := bytes.TrimSpace(l.line); len(text) > 0 {
-		l.log.Info("stderr", "upstream", l.upstream, "line", safe.Line(string(text)))
-	}
-	l.line = l.line[:0]
+		return 0
+	}, capture.Event{})
 }
