@@ -6,12 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"sync/atomic"
 
 	"mcpwire/cmd/internal/proxy/gateway"
@@ -158,30 +156,22 @@ func limitsOf(c *gatewayconfig.Config) policy.LimitOptions {
 // viewsOf returns the function that returns the view of a caller, or nil if everybody sees
 // everything. An error is a [*gatewayconfig.Error].
 func viewsOf(c *gatewayconfig.Config) (func(context.Context) gateway.View, error) {
-	for i, v := range c.Views {
-		// The second rule allows something: that all rules together do is checked below.
-		if _, err := policy.NewViews([]gatewayconfig.View{v, {Allow: []string{"*"}}}, nil); err != nil {
-			at := fmt.Sprintf("views[%d]", i)
-			return nil, c.Errorf(at, "%s: %s", at, strings.TrimPrefix(err.Error(), "rule 1: "))
-		}
-	}
 	filters := map[string]policy.Filters{}
 	for _, u := range c.Upstreams {
 		f := policy.Filters{Tools: u.Tools, Prompts: u.Prompts, Resources: u.Resources}
-		if reflect.ValueOf(f).IsZero() {
-			continue
-		}
-		filters[u.Name] = f
-		if _, err := policy.NewViews(nil, map[string]policy.Filters{u.Name: f}); err != nil {
-			return nil, c.Errorf("upstreams."+u.Name, "upstreams.%s: %v", u.Name, err)
+		if !reflect.ValueOf(f).IsZero() {
+			filters[u.Name] = f
 		}
 	}
 	if len(c.Views) == 0 && len(filters) == 0 {
 		return nil, nil
 	}
 	views, err := policy.NewViews(c.Views, filters)
+	if e, ok := errors.AsType[*policy.ViewsError](err); ok {
+		return nil, c.Errorf(e.Path, "%v", e)
+	}
 	if err != nil {
-		return nil, c.Errorf("views", "views: %v", err)
+		return nil, err
 	}
 	return views.Of, nil
 }

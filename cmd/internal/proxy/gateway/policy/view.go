@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -50,27 +51,34 @@ type Views struct {
 	views map[string]*View // by their keys
 }
 
-// NewViews returns the views of the rules, and of the filters by the name of the upstream. Its
-// errors name the rule, counted from 1, or the upstream. Without rules, every caller sees all that
-// the filters let through.
+// A ViewsError is an error in the configuration of views. Path is that of the value.
+type ViewsError struct {
+	Path string
+	Err  error
+}
+
+func (e *ViewsError) Error() string { return e.Path + ": " + e.Err.Error() }
+
+// NewViews returns the views of the rules, and of the filters by the name of the upstream, or a
+// *[ViewsError]. Without rules, every caller sees all that the filters let through.
 func NewViews(rules []config.View, filters map[string]Filters) (*Views, error) {
 	v := &Views{filters: map[string]*upstreamFilter{}, views: map[string]*View{}}
 	allows := false
 	for i, r := range rules {
 		c, err := compileRule(r)
 		if err != nil {
-			return nil, fmt.Errorf("rule %d: %w", i+1, err)
+			return nil, &ViewsError{fmt.Sprintf("views[%d]", i), err}
 		}
 		v.rules = append(v.rules, c)
 		allows = allows || len(c.allow) > 0
 	}
 	if len(rules) > 0 && !allows {
-		return nil, errors.New(`no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`)
+		return nil, &ViewsError{"views", errors.New(`no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`)}
 	}
-	for name, f := range filters {
-		c, err := compileFilters(f)
+	for _, name := range slices.Sorted(maps.Keys(filters)) {
+		c, err := compileFilters(filters[name])
 		if err != nil {
-			return nil, fmt.Errorf("upstream %s: %w", name, err)
+			return nil, &ViewsError{"upstreams." + name, err}
 		}
 		if c != nil {
 			v.filters[name] = c

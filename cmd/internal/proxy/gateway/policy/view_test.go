@@ -179,7 +179,7 @@ func TestFilters(t *testing.T) {
 		t.Errorf("with rules (-want +got):\n%s", diff)
 	}
 	for _, bad := range []Filters{{Tools: config.Filter{Allow: []string{`\`}}}, {Prompts: config.Filter{Deny: []string{`\`}}}} {
-		if _, err := NewViews(nil, map[string]Filters{"files": bad}); err == nil || !strings.HasPrefix(err.Error(), "upstream files: ") {
+		if _, err := NewViews(nil, map[string]Filters{"files": bad}); err == nil || !strings.HasPrefix(err.Error(), "upstreams.files: ") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -251,12 +251,12 @@ func TestViewErrors(t *testing.T) {
 		rule config.View
 		want string
 	}{
-		{config.View{}, "rule 1: it neither allows nor denies anything"},
-		{config.View{Deny: []string{"*"}}, `no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`},
-		{config.View{Allow: []string{`a\`}}, `rule 1: allow: the pattern "a\\" ends with a backslash`},
-		{config.View{Allow: []string{"*"}, Match: config.Match{Claims: map[string]config.Texts{"team": nil}}}, `rule 1: claim "team": the name or the value is missing`},
-		{config.View{Allow: []string{"*"}, Match: config.Match{Scopes: []string{"a b"}}}, `rule 1: "a b" is not a scope`},
-		{config.View{Allow: []string{"*"}, Match: config.Match{Principals: []string{"a b c d"}}}, `rule 1: principal "a b c d": want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT`},
+		{config.View{}, "views[0]: it neither allows nor denies anything"},
+		{config.View{Deny: []string{"*"}}, `views: no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`},
+		{config.View{Allow: []string{`a\`}}, `views[0]: allow: the pattern "a\\" ends with a backslash`},
+		{config.View{Allow: []string{"*"}, Match: config.Match{Claims: map[string]config.Texts{"team": nil}}}, `views[0]: claim "team": the name or the value is missing`},
+		{config.View{Allow: []string{"*"}, Match: config.Match{Scopes: []string{"a b"}}}, `views[0]: "a b" is not a scope`},
+		{config.View{Allow: []string{"*"}, Match: config.Match{Principals: []string{"a b c d"}}}, `views[0]: principal "a b c d": want SUBJECT, ISSUER SUBJECT or ISSUER SUBJECT CLIENT`},
 	} {
 		_, err := NewViews([]config.View{tt.rule}, nil)
 		if err == nil || err.Error() != tt.want {
