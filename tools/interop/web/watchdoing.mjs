@@ -133,8 +133,9 @@ async function checkSent(s, dialog, lines) {
     const row = new URLSearchParams(location.hash.slice(1)).get('row')
     return row && !row.startsWith(c + '/') && document.querySelector('#panel .lines')
   }, before)
-  const sources = await s.page.evaluate(async () => (await fetch('/api/sources', { headers: { 'X-Mcpwire': sessionStorage.getItem('mcpwire-key') } })).json())
-  s.equal(sources.find((c) => c.id === captureOf(s))?.name, 'old resent', 'capture of the opened row')
+  const row = new URLSearchParams(new URL(s.page.url()).hash.slice(1)).get('row')
+  const file = await s.page.evaluate(async (row) => (await fetch('/api/payload/' + row, { headers: { 'X-Mcpwire': sessionStorage.getItem('mcpwire-key') } })).headers.get('Content-Disposition'), row)
+  s.check(file?.includes('old-resent-'), 'the file of the payload is ' + file)
   await s.screenshot('row')
   s.equal(await s.call('countLines', { tap: 'old' }), lines, 'lines of the host')
 }

@@ -138,16 +138,16 @@ func TestTools(t *testing.T) {
 }
 
 func TestSessionsAndSources(t *testing.T) {
-	s, p, first, _ := recorded(t)
-	var cards, sources []map[string]any
-	s.get("/api/sessions").into(t, &cards)
-	s.get("/api/sources").into(t, &sources)
-	if len(cards) != 1 || cards[0]["capture"] != first.Capture || cards[0]["name"] != "files" {
-		t.Errorf("the sessions are %v", cards)
-	}
+	_, p, first, _ := recorded(t)
 	p.until("the sources", func() bool { return len(p.source) == 1 && p.source[0]["state"] == "complete" })
-	if len(sources) != 1 || sources[0]["id"] != first.Capture || sources[0]["name"] != "files" {
-		t.Errorf("the sources are %v", sources)
+	p.until("the sessions", func() bool { return len(p.cards) == 1 })
+	for _, c := range p.cards {
+		if c["capture"] != first.Capture || c["name"] != "files" {
+			t.Errorf("the session is %v", c)
+		}
+	}
+	if p.source[0]["id"] != first.Capture || p.source[0]["name"] != "files" {
+		t.Errorf("the source is %v", p.source)
 	}
 }
 
@@ -299,9 +299,9 @@ func TestFileNames(t *testing.T) {
 		{"a\r\nSet-Cookie: x", "a-Set-Cookie-x-1.bin"},
 		{`x";evil="`, "x-evil-1.bin"},
 		{".hidden", "hidden-1.bin"},
-		{"", "mcpwire-1.bin"},
-		{"\u202eΩΩ", "mcpwire-1.bin"},
-		{strings.Repeat("long", 1000), strings.Repeat("long", 15) + "-1.bin"},
+		{"", "server-1.bin"},
+		{"\u202eΩΩ", "server-1.bin"},
+		{strings.Repeat("long", 1000), strings.Repeat("long", 16) + "-1.bin"},
 	} {
 		if got := web.FileName(tt.name, "1.bin"); got != tt.want {
 			t.Errorf("%.20q: %q, want %q", tt.name, got, tt.want)
@@ -311,7 +311,7 @@ func TestFileNames(t *testing.T) {
 		{"a.mcpcap.ndjson.gz", "a-opened.mcpcap.ndjson.gz"},
 		{`C:\x\a.mcpcap.ndjson.zst`, "a-opened.mcpcap.ndjson.zst"},
 		{"a.ndjson", "a-ndjson-opened.mcpcap.ndjson"},
-		{"/", "mcpwire-opened.mcpcap.ndjson"},
+		{"/", "server-opened.mcpcap.ndjson"},
 	} {
 		if got := web.OpenName(tt.name); got != tt.want {
 			t.Errorf("%.20q: %q, want %q", tt.name, got, tt.want)

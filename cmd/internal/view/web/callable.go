@@ -95,11 +95,7 @@ func eachTool(ctx context.Context, hub *watch.Hub, l toolList, use func(t callab
 	if err != nil || e.Cut || len(e.Data) > maxListBytes || jsonrpc.Parse(e.Data, &m, 0) != nil {
 		return
 	}
-	list := jsonwire.Lookup(m.Result, "tools")
-	if len(list) == 0 || list[0] != '[' {
-		return
-	}
-	for el := jsonwire.ArrayElements(list); el.Next(); {
+	for el := jsonwire.ArrayElements(jsonwire.Lookup(m.Result, "tools")); el.Next(); {
 		text := func(path ...string) string { return jsonwire.Text(jsonwire.Lookup(el.Value(), path...)) }
 		t := callable{
 			Row: l.row.row.Seq, Capture: l.row.capture, Server: l.server, Name: text("name"), Hints: hints(jsonwire.Lookup(el.Value(), "annotations")),

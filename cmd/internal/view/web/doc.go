@@ -103,7 +103,6 @@
 //	p      SEQ of the row that contains it
 //	n      number of its first event
 //	rn     number of the event with the response
-//	ev     [N…] numbers of all its events, at most 32
 //	c      id of the capture (always)
 //	ci     index of the capture: its letter precedes n if there are several
 //	si     index of the server's name, for its color
@@ -115,7 +114,6 @@
 //	k      kind (always): request notification response invalid progress
 //	       log stdout stderr start exit eof http sse body gap note translate
 //	at     time (always)
-//	t      time since the capture began
 //	d      "c2s" or "s2c"
 //	m      method
 //	tg     target: tool, prompt, URI
@@ -129,9 +127,8 @@
 //	l      total time, with further rounds and the task; absent while
 //	       pending: count from at
 //	la     time until its own response, if not equal to l
-//	sv     time that the server took
-//	hu     time that the server waited for the client or its user
-//	ws     [[FROM,TO]…] these waits, since at; at most 16
+//	ws     [[FROM,TO]…] when the server waited for the client or its user, since at;
+//	       at most 16
 //	done   true when nothing more is expected
 //	sum    summary in words, safe to show
 //	g      glyph, one character
@@ -144,7 +141,6 @@
 //	nev    number of events of the stream
 //	findings  [errors, warnings, others], including rows inside it; absent
 //	       if all are 0
-//	more   number of evicted rows inside it
 //	rounds number of rounds
 //	task   state of the task that it became: "working" "completed" …
 //	x      excerpt of text, or of arguments or params: texts, then name=value
@@ -193,17 +189,14 @@
 // GET /api/copy/SEQ?as=call|curl responds with a command line. Status 422
 // says why that is impossible:
 //
-//	{"text":COMMAND,"variables":[NAME…],"notes":[TEXT…]}
-//
-// GET /api/sessions responds with [CARD…], GET /api/sources with [SOURCE…].
+//	{"text":COMMAND,"notes":[TEXT…]}
 //
 // GET /api/tools responds with {"tools":[STAT…],"methods":[STAT…]}, both
 // always. A STAT is:
 //
 //	srv  name (always)
 //	calls ok errors iserrors cancelled unanswered
-//	waited    longest wait of an unanswered request, in ms
-//	p50 p95 max mean    ms
+//	p50 p95 max    ms
 //	in out def    bytes of requests, responses and the definition
 //	hist      [[UPPER ms, COUNT]…] at most 48, without empty ends
 //

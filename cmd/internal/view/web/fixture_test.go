@@ -249,7 +249,6 @@ type row struct {
 	P        uint64   `json:"p"`
 	N        uint64   `json:"n"`
 	RN       uint64   `json:"rn"`
-	Ev       []uint64 `json:"ev"`
 	Capture  string   `json:"c"`
 	Server   string   `json:"srv"`
 	Kind     string   `json:"k"`

@@ -29,7 +29,7 @@ func TestAccess(t *testing.T) {
 		cookie = c.String()
 	}
 	s.client.Jar, s.keyless = nil, true // each request says for itself what it has
-	const read, write = "/api/sources", "/api/diff"
+	const read, write = "/api/tools", "/api/diff"
 	key := "X-Mcpwire: " + s.server.Key()
 	bare := []string{"Cookie: " + cookie}
 	mine := append([]string{key}, bare...)
@@ -73,7 +73,7 @@ func TestAccess(t *testing.T) {
 		{"the token", "GET", "/?token=" + s.server.Token(), nil, 303},
 		{"another token", "GET", "/?token=" + strings.Repeat("A", 43), mine, 401},
 		{"no token", "GET", "/?token=", mine, 401},
-		{"the token elsewhere", "GET", "/api/sources?token=" + s.server.Token(), nil, 401},
+		{"the token elsewhere", "GET", "/api/tools?token=" + s.server.Token(), nil, 401},
 		{"the token, posted", "POST", "/?token=" + s.server.Token(), with(ours), 401},
 
 		{"localhost", "GET", read, with(mine, "Host: localhost:"+port), 200},
@@ -266,11 +266,11 @@ func TestTooManyRequests(t *testing.T) {
 	for range cap(slots) {
 		slots <- struct{}{}
 	}
-	if got := s.get("/api/sources"); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+	if got := s.get("/api/tools"); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("status %d, want 503", got.status)
 	}
 	<-slots
-	if got := s.get("/api/sources"); got.status != http.StatusOK {
+	if got := s.get("/api/tools"); got.status != http.StatusOK {
 		t.Errorf("with a free place, status %d", got.status)
 	}
 	if len(slots) != cap(slots)-1 {
@@ -285,12 +285,12 @@ func TestHeavyRequestsWait(t *testing.T) {
 	for range cap(s.server.Heavy()) {
 		s.server.Heavy() <- struct{}{}
 	}
-	if got := s.get("/api/sources"); got.status != http.StatusOK {
+	if got := s.get("/api/tools"); got.status != http.StatusOK {
 		t.Errorf("status %d", got.status)
 	}
 	got := make(chan result, 1)
 	go func() { got <- s.get("/api/row/1") }()
-	for deadline := time.Now().Add(hang); len(s.server.Requests()) == 0; s.get("/api/sources") {
+	for deadline := time.Now().Add(hang); len(s.server.Requests()) == 0; s.get("/api/tools") {
 		if time.Now().After(deadline) {
 			t.Fatal("the request does not come")
 		}

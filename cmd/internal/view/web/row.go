@@ -8,12 +8,12 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/view/detail"
 	"mcpwire/cmd/internal/view/watch"
 )
@@ -27,14 +27,12 @@ type pageRow struct {
 	Parent    uint64       `json:"p,omitempty"`
 	N         uint64       `json:"n,omitempty"`
 	ResponseN uint64       `json:"rn,omitempty"`
-	Events    []uint64     `json:"ev,omitempty"`
 	Index     int          `json:"ci,omitempty"`
 	Server    int          `json:"si,omitempty"`
 	Session   uint64       `json:"s,omitempty"`
 	Label     string       `json:"srv,omitempty"`
 	Side      capture.Side `json:"sd,omitempty"`
 	Others    []uint64     `json:"o,omitempty"`
-	T         float64      `json:"t"`
 	Dir       capture.Dir  `json:"d,omitempty"`
 	Method    string       `json:"m,omitempty"`
 	Target    string       `json:"tg,omitempty"`
@@ -46,8 +44,6 @@ type pageRow struct {
 	Response  int64        `json:"rs,omitempty"`
 	Wall      *float64     `json:"l,omitempty"`
 	Latency   *float64     `json:"la,omitempty"`
-	ServerMS  *float64     `json:"sv,omitempty"`
-	ClientMS  float64      `json:"hu,omitempty"`
 	Waits     [][2]float64 `json:"ws,omitempty"`
 	Done      bool         `json:"done,omitempty"`
 	Summary   string       `json:"sum,omitempty"`
@@ -62,7 +58,6 @@ type pageRow struct {
 	Rounds    int          `json:"rounds,omitempty"`
 	Task      string       `json:"task,omitempty"`
 	Findings  *[3]int      `json:"findings,omitempty"`
-	More      int          `json:"more,omitempty"`
 	Excerpt   string       `json:"x,omitempty"`
 	// In is the row that r is inside of, if that one matches the filter.
 	In uint64 `json:"in,omitempty"`
@@ -74,17 +69,14 @@ const maxWaits = 16
 // newPageRow returns a row for the page. The caller must hold the lock of the model.
 func newPageRow(r *trace.Row) pageRow {
 	p := pageRow{
-		Seq: r.Seq, At: millis(time.Duration(r.At.UnixNano())), Kind: r.Kind, Capture: r.Capture.ID, N: r.N, ResponseN: r.ResponseN,
+		Seq: r.Seq, At: float64(r.At.UnixMicro()) / 1000, Kind: r.Kind, Capture: r.Capture.ID, N: r.N, ResponseN: r.ResponseN,
 		Index: r.Capture.Index, Server: r.Session.ServerIndex(), Session: r.Session.Number, Label: r.Session.Label(), Side: r.Session.Side,
-		T: millis(r.T), Dir: r.Dir, Method: r.Method, Target: r.Target, ID: r.ID, Status: r.Status, Code: r.Code, Message: r.Message,
+		Dir: r.Dir, Method: r.Method, Target: r.Target, ID: r.ID, Status: r.Status, Code: r.Code, Message: r.Message,
 		Request: r.RequestBytes, Response: r.ResponseBytes, Done: r.Done, Summary: trace.Summary(r), Glyph: trace.Glyph(r), Role: r.Role,
-		Era: r.Era(), Revision: r.EffectiveRevision(), More: r.EvictedChildren, Excerpt: r.Excerpt,
+		Era: r.Era(), Revision: r.EffectiveRevision(), Excerpt: r.Excerpt,
 	}
 	if r.Parent != nil {
 		p.Parent = r.Parent.Seq
-	}
-	if len(r.Events) > 1 || len(r.Events) == 1 && r.Events[0] != r.N {
-		p.Events = r.Events // the model only appends
 	}
 	if r.Capture.HasSides() {
 		for _, x := range r.Counterparts() {
@@ -126,12 +118,9 @@ func (p *pageRow) setTimes(r *trace.Row) {
 		return
 	}
 	wall := r.Wall()
-	p.Wall = new(millis(wall))
+	p.Wall = new(trace.TruncatedMillis(wall))
 	if r.Latency != wall {
-		p.Latency = new(millis(r.Latency))
-	}
-	if r.Kind == trace.Request && r.Role != trace.ServerRequest {
-		p.ServerMS = new(millis(r.ServerTime()))
+		p.Latency = new(trace.TruncatedMillis(r.Latency))
 	}
 	client := r.ClientTime
 	if r.InputRounds != nil {
@@ -140,17 +129,13 @@ func (p *pageRow) setTimes(r *trace.Row) {
 	if client <= 0 {
 		return
 	}
-	p.ClientMS = millis(client)
 	var room [maxWaits]trace.Segment
 	for _, sp := range r.AppendSegments(room[:0]) {
 		if sp.Kind == trace.SegmentClient && len(p.Waits) < maxWaits {
-			p.Waits = append(p.Waits, [2]float64{millis(sp.From - r.T), millis(sp.To - r.T)})
+			p.Waits = append(p.Waits, [2]float64{trace.TruncatedMillis(sp.From - r.T), trace.TruncatedMillis(sp.To - r.T)})
 		}
 	}
 }
-
-// millis returns a duration in milliseconds, with microsecond precision.
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // A rowDetail is the detail of a row, for the page.
 type rowDetail struct {
@@ -173,9 +158,8 @@ func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) error {
 
 // commandCopy is an exchange as a command.
 type commandCopy struct {
-	Text      string   `json:"text"`
-	Variables []string `json:"variables,omitempty"`
-	Notes     []string `json:"notes,omitempty"`
+	Text  string   `json:"text"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) error {
@@ -199,7 +183,7 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	return writeJSON(w, commandCopy{c.Text, c.Variables, c.Notes})
+	return writeJSON(w, commandCopy{c.Text, c.Notes})
 }
 
 // servePayload responds with the bytes of an event, as a file that browsers do not show.
@@ -239,29 +223,8 @@ func attach(w http.ResponseWriter, name string) {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 }
 
-const maxName = 60 // bytes of a name from a peer or user
-
-// fileName converts any name and an ending to a safe file name. It has no separators, no leading
-// dot, and no characters with a meaning for shells or file systems.
-func fileName(name, ending string) string {
-	var b strings.Builder
-	for _, c := range name {
-		switch {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_':
-			b.WriteRune(c)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-		if b.Len() >= maxName {
-			break
-		}
-	}
-	base := strings.Trim(b.String(), "-")
-	if base == "" {
-		base = "mcpwire"
-	}
-	return base + "-" + ending
-}
+// fileName converts any name and an ending to a safe file name.
+func fileName(name, ending string) string { return captures.FileName(name) + "-" + ending }
 
 // A comparison has the differences of two exchanges.
 type comparison struct {

@@ -30,8 +30,8 @@ func TestWaits(t *testing.T) {
 		m.Add(head, &capture.Event{Kind: capture.KindMessage, N: uint64(i + 1), T: time.Duration(e.ms) * time.Millisecond, Dir: e.dir, Data: []byte(e.text)})
 	}
 	var got struct {
-		L, SV, HU float64
-		WS        [][]float64
+		L  float64
+		WS [][]float64
 	}
 	text, err := marshal(newPageRow(m.Rows()[0]))
 	if err != nil {
@@ -40,7 +40,7 @@ func TestWaits(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]float64{{20, 1020}, {1040, 1050}}, got.WS); diff != "" || got.L != 1090 || got.HU != 1010 || got.SV != 80 {
+	if diff := cmp.Diff([][]float64{{20, 1020}, {1040, 1050}}, got.WS); diff != "" || got.L != 1090 {
 		t.Errorf("waits (-want +got):\n%s\nin %+v", diff, got)
 	}
 }

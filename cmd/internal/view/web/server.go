@@ -137,8 +137,6 @@ func (s *Server) routes() *http.ServeMux {
 	m.Handle("GET /api/payload/{capture}/{n}", s.limitHeavy(s.servePayload))
 	m.Handle("GET /api/filter", handler(s.serveFilter))
 	m.Handle("GET /api/copy/{seq}", s.limitHeavy(s.serveCopy))
-	m.Handle("GET /api/sessions", handler(s.serveSessions))
-	m.Handle("GET /api/sources", handler(s.serveSources))
 	m.Handle("GET /api/tools", handler(s.serveTools))
 	m.Handle("GET /api/picture/sequence", s.limitHeavy(s.serveSequence))
 	m.Handle("GET /api/picture/overview", s.limitHeavy(s.serveOverview))

@@ -78,10 +78,6 @@ func (s *Server) serveDecide(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, struct{}{})
 }
 
-func (s *Server) serveSources(w http.ResponseWriter, r *http.Request) error {
-	return writeJSON(w, sources(s.hub))
-}
-
 // uploads are the captures that were dropped on the page. Their folder exists until the Server is
 // closed, because payloads are read from them again.
 type uploads struct {

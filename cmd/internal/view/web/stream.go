@@ -514,12 +514,6 @@ func (c *sentCards) changed(hub *watch.Hub) ([][]byte, error) {
 	return out, nil
 }
 
-func (s *Server) serveSessions(w http.ResponseWriter, r *http.Request) error {
-	var list []trace.SessionInfo
-	s.hub.Read(func(m *trace.Model) { list = cards(m) })
-	return writeJSON(w, list)
-}
-
 // A filterError describes a syntax error and its position.
 type filterError struct {
 	Message string `json:"message"`

@@ -33,7 +33,7 @@ func TestStream(t *testing.T) {
 		t.Errorf("it begins with %v, %v", p.events, p.hello)
 	}
 	want := row{
-		Q: got.Q, N: 5, RN: 6, Ev: []uint64{5, 6}, Capture: got.Capture, Server: "files", Kind: "request", At: got.At, Method: "tools/call", Target: "search", ID: "1",
+		Q: got.Q, N: 5, RN: 6, Capture: got.Capture, Server: "files", Kind: "request", At: got.At, Method: "tools/call", Target: "search", ID: "1",
 		Status: "ok", Wall: got.Wall, Done: true, Summary: got.Summary, Glyph: "→", Era: "legacy", Rev: "2025-06-18", Findings: got.Findings, Excerpt: got.Excerpt,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -247,7 +247,7 @@ func TestStreamsAreLimited(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("a stream that is closed keeps its place")
 		}
-		s.get("/api/sources")
+		s.get("/api/tools")
 	}
 	p := s.follow(nil)
 	p.until("hello", func() bool { return p.hello != nil })

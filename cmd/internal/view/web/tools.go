@@ -16,11 +16,9 @@ type stat struct {
 	IsErrors   uint64  `json:"iserrors,omitempty"`
 	Cancelled  uint64  `json:"cancelled,omitempty"`
 	Unanswered uint64  `json:"unanswered,omitempty"`
-	Waited     float64 `json:"waited,omitempty"`
 	P50        float64 `json:"p50,omitempty"`
 	P95        float64 `json:"p95,omitempty"`
 	Max        float64 `json:"max,omitempty"`
-	Mean       float64 `json:"mean,omitempty"`
 	In         int64   `json:"in,omitempty"`
 	Out        int64   `json:"out,omitempty"`
 	Definition int64   `json:"def,omitempty"`
@@ -44,8 +42,8 @@ func stats(from []*trace.Stat) []stat {
 	for _, s := range from {
 		l := &s.Latency
 		list = append(list, stat{
-			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered, Waited: trace.TruncatedMillis(s.LongestWait),
-			P50: trace.TruncatedMillis(l.Quantile(0.5)), P95: trace.TruncatedMillis(l.Quantile(0.95)), Max: trace.TruncatedMillis(l.Max()), Mean: trace.TruncatedMillis(l.Mean()),
+			Server: s.Server, Name: s.Name, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered,
+			P50: trace.TruncatedMillis(l.Quantile(0.5)), P95: trace.TruncatedMillis(l.Quantile(0.95)), Max: trace.TruncatedMillis(l.Max()),
 			In: s.BytesIn, Out: s.BytesOut, Definition: s.DefinitionBytes, Histogram: histogram(l),
 		})
 	}
