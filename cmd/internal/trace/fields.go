@@ -132,9 +132,6 @@ func (t nameTable) completionTarget(params []byte) string {
 }
 
 func (t nameTable) parseRequestMeta(f *requestFields, meta []byte) {
-	if len(meta) == 0 || meta[0] != '{' {
-		return
-	}
 	for p := jsonwire.ObjectMembers(meta); p.Next(); {
 		v := p.Value()
 		switch {
@@ -165,9 +162,6 @@ type resultFields struct {
 }
 
 func (t nameTable) resultFields(method string, result []byte) (f resultFields) {
-	if len(result) == 0 || result[0] != '{' {
-		return f
-	}
 	for p := jsonwire.ObjectMembers(result); p.Next(); {
 		v := p.Value()
 		switch {
@@ -325,16 +319,11 @@ func scalarKey(v []byte) string {
 
 // count returns the number of elements or members of v.
 func count(v []byte) (n int) {
-	switch {
-	case len(v) == 0:
-	case v[0] == '[':
-		for el := jsonwire.ArrayElements(v); el.Next(); {
-			n++
-		}
-	case v[0] == '{':
-		for m := jsonwire.ObjectMembers(v); m.Next(); {
-			n++
-		}
+	for el := jsonwire.ArrayElements(v); el.Next(); {
+		n++
+	}
+	for m := jsonwire.ObjectMembers(v); m.Next(); {
+		n++
 	}
 	return n
 }
@@ -373,11 +362,7 @@ func (t nameTable) capabilityNames(v []byte) []string {
 	for p := jsonwire.ObjectMembers(v); p.Next() && len(list) < maxCapabilities; {
 		name := t.intern(p.RawKey())
 		list = append(list, name)
-		inner := p.Value()
-		if inner[0] != '{' {
-			continue
-		}
-		for q := jsonwire.ObjectMembers(inner); q.Next() && len(list) < maxCapabilities; {
+		for q := jsonwire.ObjectMembers(p.Value()); q.Next() && len(list) < maxCapabilities; {
 			if v := q.Value(); string(v) != "false" {
 				list = append(list, t.intern([]byte(name+"."+string(q.RawKey()[:min(len(q.RawKey()), maxName)]))))
 			}

@@ -126,7 +126,7 @@ func (m *Model) httpEvent(s *Session, e *capture.Event) {
 	case capture.KindResponse:
 		m.httpResponse(rt, e)
 	case capture.KindBody:
-		rt.http.BodyBytes += wireLen(e)
+		rt.http.BodyBytes += WireLen(e)
 		if r.Excerpt == "" && r.Kind == HTTP {
 			r.Excerpt = excerpt(e.Data)
 		}
@@ -134,7 +134,7 @@ func (m *Model) httpEvent(s *Session, e *capture.Event) {
 		rt.http.addStreamEvent(e.N)
 		if r.Kind == Request || r.Kind == HTTP {
 			c := m.timeline.newRow(SSE, s, e)
-			c.Excerpt, c.RequestBytes = sseText(e), wireLen(e)
+			c.Excerpt, c.RequestBytes = sseText(e), WireLen(e)
 			m.timeline.add(c, r)
 		}
 		return
@@ -167,13 +167,8 @@ func (m *Model) httpResponse(rt *roundTrip, e *capture.Event) {
 		return
 	}
 	h.Status = e.Response.Status
-	for _, f := range e.Response.Headers {
-		if strings.EqualFold(f.Name, "Content-Type") {
-			h.ContentType = clip.String(f.Value, maxName)
-			kind, _, _ := strings.Cut(f.Value, ";")
-			h.Stream = strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
-		}
-	}
+	media := HeaderValue(e.Response.Headers, "Content-Type")
+	h.ContentType, h.Stream = clip.String(media, maxName), IsEventStream(media)
 	if r := rt.row; r.Kind == HTTP && h.Status >= 400 {
 		r.Status, r.Code = HTTPFailed, h.Status
 	}
@@ -204,6 +199,22 @@ func (m *Model) httpEnd(rt *roundTrip, e *capture.Event) {
 		r.Latency = max(0, e.T-r.T)
 		m.abandon(r)
 	}
+}
+
+// HeaderValue returns the first value of a header field, or "".
+func HeaderValue(list []capture.Header, name string) string {
+	for _, h := range list {
+		if strings.EqualFold(h.Name, name) {
+			return h.Value
+		}
+	}
+	return ""
+}
+
+// IsEventStream reports whether a Content-Type is that of an event stream.
+func IsEventStream(media string) bool {
+	kind, _, _ := strings.Cut(media, ";")
+	return strings.EqualFold(strings.TrimSpace(kind), "text/event-stream")
 }
 
 // sseText describes a stream event without a message.

@@ -26,7 +26,7 @@ func (m *Model) messageEvent(s *Session, e *capture.Event, f *traffic.Frame) {
 	if rt != nil && rt.http.Stream && e.Dir == capture.ToClient {
 		rt.http.addStreamEvent(e.N)
 	}
-	in := incoming{session: s, event: e, roundTrip: rt, size: wireLen(e) / int64(f.Size)}
+	in := incoming{session: s, event: e, roundTrip: rt, size: WireLen(e) / int64(f.Size)}
 	for i := range f.Messages {
 		in.msg = &f.Messages[i]
 		switch in.msg.Kind {
@@ -54,7 +54,7 @@ type incoming struct {
 // invalid adds a row for an event that should contain a message, but does not.
 func (m *Model) invalid(s *Session, e *capture.Event) {
 	r := m.timeline.newRow(Invalid, s, e)
-	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
+	r.Excerpt, r.RequestBytes = excerpt(e.Data), WireLen(e)
 	rt := m.roundTrips.of(s, e)
 	m.timeline.add(r, rt.parent())
 	rt.attach(r)
@@ -291,7 +291,8 @@ func (r *Row) inputWait() time.Duration {
 	return max(0, r.abandonedAt-r.inputSince)
 }
 
-func wireLen(e *capture.Event) int64 {
+// WireLen returns the length of the payload of an event on the wire, in bytes.
+func WireLen(e *capture.Event) int64 {
 	if e.Len > 0 {
 		return e.Len
 	}
@@ -497,7 +498,7 @@ func (m *Model) parentOfNotification(s *Session, r *Row, f *notificationFields, 
 	case mcp.NotificationCancelled:
 		return s.pending[requestKey{r.Dir, f.requestID}]
 	case mcp.NotificationProgress:
-		if p := s.tokens[tokenKey{opposite(r.Dir), f.token}]; p != nil {
+		if p := s.tokens[tokenKey{Opposite(r.Dir), f.token}]; p != nil {
 			return p
 		}
 	case mcp.NotificationTasks, mcp.NotificationTaskStatus:
@@ -536,7 +537,8 @@ func (m *Model) applyCancellation(r *Row, at time.Duration) {
 	m.timeline.markUpdated(r)
 }
 
-func opposite(d capture.Dir) capture.Dir {
+// Opposite returns the other direction.
+func Opposite(d capture.Dir) capture.Dir {
 	if d == capture.ToServer {
 		return capture.ToClient
 	}

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -56,8 +57,10 @@ type Op uint8
 const (
 	Added Op = iota
 	Updated
-	// Evicted means that the row was dropped and changes no more.
+	// Evicted means that the row of the timeline was dropped and changes no more.
 	Evicted
+	// ChildEvicted is Evicted for a row inside another.
+	ChildEvicted
 	// Moved means that a row of the timeline is inside another row now.
 	Moved
 	// Renamed means that the server of the row got another name. The event is not about the row.
@@ -145,15 +148,7 @@ func (m *Model) HasSeveralCaptures() bool { return m.captures.count > 1 }
 // changes as [Model.Add] does.
 func (m *Model) Finish() []Change {
 	m.timeline.begin()
-	var open []*Row
-	for _, r := range m.Rows() {
-		for x := range r.All() {
-			if !x.Done && (x.Kind == Request || x.Kind == HTTP) {
-				open = append(open, x)
-			}
-		}
-	}
-	for _, r := range open {
+	for _, r := range m.unfinishedRows(nil) {
 		m.abandon(r)
 	}
 	return m.timeline.changes
@@ -230,17 +225,20 @@ func (m *Model) FinishCapture(captureID string) []Change {
 	return m.timeline.changes
 }
 
-// unfinishedRows returns the pending rows of a capture, oldest first. The rows of a capture that
-// has just ended are usually the newest, so it searches from the end and stops when it has seen
-// all of them.
+// unfinishedRows returns the pending rows of a capture, oldest first. Nil means all captures. The
+// rows of a capture that has just ended are usually the newest, so it searches from the end and
+// stops when it has seen all of them.
 func (m *Model) unfinishedRows(c *Capture) (open []*Row) {
-	var left uint64
-	for _, s := range c.sessions {
-		left += s.Rows
+	left := uint64(math.MaxUint64)
+	if c != nil {
+		left = 0
+		for _, s := range c.sessions {
+			left += s.Rows
+		}
 	}
 	rows := m.Rows()
 	for i := len(rows) - 1; i >= 0 && left > 0; i-- {
-		if rows[i].Capture != c {
+		if c != nil && rows[i].Capture != c {
 			continue
 		}
 		from := len(open)
@@ -280,7 +278,7 @@ func (m *Model) otherEvent(s *Session, e *capture.Event) {
 		kind = Stdout
 	}
 	r := m.timeline.newRow(kind, s, e)
-	r.Excerpt, r.RequestBytes = excerpt(e.Data), wireLen(e)
+	r.Excerpt, r.RequestBytes = excerpt(e.Data), WireLen(e)
 	parent := rt.parent()
 	switch kind {
 	case Start:

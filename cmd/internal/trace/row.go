@@ -598,19 +598,5 @@ func (r *Row) CountFindings() (n int) {
 	return n
 }
 
-// WorstSeverity returns the worst severity of the findings of the row and of the rows inside it:
-// "error", "warning", "info", or "" without findings.
-func (r *Row) WorstSeverity() (worst string) {
-	order := [...]string{"", "info", "warning", "error"}
-	for x := range r.All() {
-		for i := range x.Findings {
-			if s := x.Findings[i].Severity; slices.Index(order[:], s) > slices.Index(order[:], worst) {
-				worst = s
-			}
-		}
-	}
-	return worst
-}
-
 // SideLabel returns the name of a bridge's side for narrow columns: "down" or "up".
 func SideLabel(s capture.Side) string { return strings.TrimSuffix(string(s), "stream") }

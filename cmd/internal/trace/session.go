@@ -373,7 +373,7 @@ func (s *Session) Label() string {
 	if s.Side == "" {
 		return s.Capture.Name
 	}
-	return joinNonEmpty(" ", s.ServerName(), string(s.Side))
+	return Join(" ", s.ServerName(), string(s.Side))
 }
 
 // ServerName returns the name of the server of the session. For the upstream side of a gateway,
@@ -401,8 +401,8 @@ func (m *Model) nameServer(s *Session) {
 		c.firstUpstream = name
 	case name != c.firstUpstream:
 		c.hasUpstreams = true
-		label := joinNonEmpty(" ", c.Name, string(capture.Upstream))
-		m.stats.rename(label, joinNonEmpty(" ", c.firstUpstream, string(capture.Upstream)))
+		label := Join(" ", c.Name, string(capture.Upstream))
+		m.stats.rename(label, Join(" ", c.firstUpstream, string(capture.Upstream)))
 		for _, other := range c.Sessions() {
 			if other.Side == capture.Upstream && other.Server.Name != "" {
 				m.setServerName(other)

@@ -212,8 +212,8 @@ func TestManyFindings(t *testing.T) {
 		m.AddFinding("c", 1, trace.Finding{Rule: "r", Severity: []string{"info", "warning"}[i%2]})
 	}
 	r := m.Rows()[0]
-	if got := r.WorstSeverity(); len(r.Findings) != 32 || r.OmittedFindings != 8 || r.CountFindings() != 40 || got != "warning" {
-		t.Errorf("%d kept, %d evicted, %d in total, the worst is %q", len(r.Findings), r.OmittedFindings, r.CountFindings(), got)
+	if len(r.Findings) != 32 || r.OmittedFindings != 8 || r.CountFindings() != 40 {
+		t.Errorf("%d kept, %d evicted, %d in total", len(r.Findings), r.OmittedFindings, r.CountFindings())
 	}
 }
 

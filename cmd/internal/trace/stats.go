@@ -91,7 +91,7 @@ func isHandshake(method string) bool {
 // serverOf returns the label of the server that a request counts for.
 func serverOf(r *Row) string {
 	if isHandshake(r.Method) {
-		return joinNonEmpty(" ", r.Capture.Name, string(r.Session.Side))
+		return Join(" ", r.Capture.Name, string(r.Session.Side))
 	}
 	return r.Session.Label()
 }
@@ -162,9 +162,6 @@ func (p statPair) removeUnanswered(r *Row) {
 // addDefinitions records the sizes of the tool definitions in a tools/list result.
 func (t statTable) addDefinitions(r *Row, result []byte) {
 	list := jsonwire.Lookup(result, "tools")
-	if len(list) == 0 || list[0] != '[' {
-		return
-	}
 	for el := jsonwire.ArrayElements(list); el.Next(); {
 		if name := stringText(jsonwire.Lookup(el.Value(), "name")); name != "" {
 			t.get(r.Session.Label(), clip.String(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
@@ -195,7 +192,6 @@ func (t statTable) list(tools bool) []*Stat {
 // value is empty.
 type Histogram struct {
 	n        uint64
-	sum      time.Duration
 	min, max time.Duration
 	octaves  [64]*[subBuckets]uint64
 }
@@ -213,7 +209,6 @@ func (h *Histogram) Add(d time.Duration) {
 	}
 	h.max = max(h.max, d)
 	h.n++
-	h.sum += d
 	octave, sub := bucket(uint64(d))
 	if h.octaves[octave] == nil {
 		h.octaves[octave] = new([subBuckets]uint64)
@@ -231,7 +226,6 @@ func (h *Histogram) Merge(other *Histogram) {
 	}
 	h.max = max(h.max, other.max)
 	h.n += other.n
-	h.sum += other.sum
 	for octave, subs := range other.octaves {
 		if subs == nil {
 			continue
@@ -265,14 +259,6 @@ func midpoint(octave, sub int) uint64 {
 
 // Count returns the number of durations.
 func (h *Histogram) Count() uint64 { return h.n }
-
-// Mean returns the mean, or 0 if the histogram is empty.
-func (h *Histogram) Mean() time.Duration {
-	if h.n == 0 {
-		return 0
-	}
-	return h.sum / time.Duration(h.n)
-}
 
 // Max returns the longest duration.
 func (h *Histogram) Max() time.Duration { return h.max }

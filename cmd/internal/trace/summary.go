@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 // escaped: see [Escape].
 func Summary(r *Row) string {
 	if len(r.Links) > 0 {
-		return joinNonEmpty("  ", rowSummary(r), linkText(r))
+		return Join("  ", rowSummary(r), linkText(r))
 	}
 	return rowSummary(r)
 }
@@ -27,19 +28,19 @@ func rowSummary(r *Row) string {
 	case Request:
 		return requestSummary(r)
 	case Notification, Progress, Log:
-		return joinNonEmpty(" ", notificationVerb(r), joinNonEmpty(": ", Escape(r.Target), Escape(r.Excerpt)))
+		return Join(" ", notificationVerb(r), Join(": ", Escape(r.Target), Escape(r.Excerpt)))
 	case Response:
-		return joinNonEmpty(" ", "answered", Escape(r.ID), "to no known request:", Escape(r.Excerpt))
+		return Join(" ", "answered", Escape(r.ID), "to no known request:", Escape(r.Excerpt))
 	case Invalid:
-		return joinNonEmpty(" ", "sent what is not a message:", Escape(r.Excerpt))
+		return Join(" ", "sent what is not a message:", Escape(r.Excerpt))
 	case Stdout:
-		return joinNonEmpty(" ", "stray output:", Escape(r.Excerpt))
+		return Join(" ", "stray output:", Escape(r.Excerpt))
 	case Stderr, Note:
 		return Escape(r.Excerpt)
 	case Start:
-		return joinNonEmpty(" ", "started", Escape(r.Excerpt)+",", r.Target)
+		return Join(" ", "started", Escape(r.Excerpt)+",", r.Target)
 	case Exit:
-		return joinNonEmpty(" ", "exited with", Escape(r.Excerpt))
+		return Join(" ", "exited with", Escape(r.Excerpt))
 	case EOF:
 		if r.Dir == "c2s" {
 			return "the client closed its end"
@@ -48,21 +49,16 @@ func rowSummary(r *Row) string {
 	case HTTP:
 		return httpSummary(r)
 	case SSE:
-		return joinNonEmpty(" ", "stream event:", Escape(r.Excerpt))
+		return Join(" ", "stream event:", Escape(r.Excerpt))
 	case Translate:
-		return joinNonEmpty(" ", "translated:", Escape(r.Excerpt))
+		return Join(" ", "translated:", Escape(r.Excerpt))
 	}
 	return Escape(r.Excerpt)
 }
 
-func joinNonEmpty(sep string, parts ...string) string {
-	var list []string
-	for _, p := range parts {
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-	return strings.Join(list, sep)
+// Join joins the parts that are not empty.
+func Join(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }
 
 func requestSummary(r *Row) string {
@@ -83,11 +79,11 @@ func requestSummary(r *Row) string {
 	if t := r.Task; t != nil {
 		times = append(times, taskSummary(t))
 	}
-	return joinNonEmpty(", ", append([]string{text}, times...)...)
+	return Join(", ", append([]string{text}, times...)...)
 }
 
 func taskSummary(t *Task) string {
-	s := joinNonEmpty(" ", "task", Escape(t.ID), Escape(t.State))
+	s := Join(" ", "task", Escape(t.ID), Escape(t.State))
 	if t.Polls > 0 {
 		s += fmt.Sprintf(" after %s", plural.Of(t.Polls, "poll"))
 	}
@@ -132,9 +128,9 @@ func requestText(r *Row) string {
 		verb = "sent " + Escape(r.Method)
 	}
 	if r.Role == Retry {
-		target = joinNonEmpty(" ", target, "again")
+		target = Join(" ", target, "again")
 	}
-	return joinNonEmpty(" ", verb, target)
+	return Join(" ", verb, target)
 }
 
 // outcomeText describes the outcome.
@@ -143,25 +139,25 @@ func outcomeText(r *Row) string {
 	switch r.Status {
 	case Pending:
 		if r.IsStream() {
-			return joinNonEmpty(", ", "open", streamText(r))
+			return Join(", ", "open", streamText(r))
 		}
 		return "no response yet"
 	case Unanswered:
-		return joinNonEmpty(", ", "no response", endText(r))
+		return Join(", ", "no response", endText(r))
 	case Canceled:
-		return joinNonEmpty(", ", "cancelled", endText(r))
+		return Join(", ", "cancelled", endText(r))
 	case Failed:
-		return joinNonEmpty(" ", "error", r.CodeText(), Escape(r.Message))
+		return Join(" ", "error", r.CodeText(), Escape(r.Message))
 	case HTTPFailed:
-		return joinNonEmpty(", ", joinNonEmpty(" ", "HTTP", r.CodeText()), endText(r))
+		return Join(", ", Join(" ", "HTTP", r.CodeText()), endText(r))
 	case ToolFailed:
-		return joinNonEmpty(", ", joinNonEmpty(": ", "the tool failed", Escape(r.ResultInfo.Text)), size)
+		return Join(", ", Join(": ", "the tool failed", Escape(r.ResultInfo.Text)), size)
 	case InputRequired:
-		return joinNonEmpty(", ", "needs input", countText(&r.ResultInfo))
+		return Join(", ", "needs input", countText(&r.ResultInfo))
 	case TaskCreated:
 		return ""
 	}
-	return joinNonEmpty(", ", handshakeText(r), countText(&r.ResultInfo), size)
+	return Join(", ", handshakeText(r), countText(&r.ResultInfo), size)
 }
 
 // streamText returns how many messages came in the stream of a request, or "".
@@ -182,7 +178,7 @@ func endText(r *Row) string {
 
 func handshakeText(r *Row) string {
 	if r.Method == mcp.MethodInitialize && r.Session.Negotiated != "" {
-		return joinNonEmpty(" ", "answered", Escape(r.Session.Negotiated), Escape(r.Session.Server.Name), Escape(r.Session.Server.Version))
+		return Join(" ", "answered", Escape(r.Session.Negotiated), Escape(r.Session.Server.Name), Escape(r.Session.Server.Version))
 	}
 	return ""
 }
@@ -240,7 +236,7 @@ func httpSummary(r *Row) string {
 	if r.Done {
 		out += ", " + FormatDuration(r.Latency)
 	}
-	return joinNonEmpty(": ", joinNonEmpty(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.EndReason), Escape(r.Excerpt))
+	return Join(": ", Join(" ", Escape(h.Method), Escape(h.URL)), out, Escape(h.EndReason), Escape(r.Excerpt))
 }
 
 // Glyph returns the symbol of a row, one column wide. It carries the status without color.

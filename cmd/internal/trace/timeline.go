@@ -64,9 +64,11 @@ func (t *timeline) add(r, parent *Row) {
 		t.addHits(r)
 		t.changes = append(t.changes, Change{Added, r})
 		if len(parent.Children) > t.opts.MaxChildren {
-			t.unlink(parent.Children[0])
+			oldest := parent.Children[0]
+			t.unlink(oldest)
 			parent.Children = slices.Delete(parent.Children, 0, 1)
 			parent.EvictedChildren++
+			t.changes = append(t.changes, Change{ChildEvicted, oldest})
 		}
 		return
 	}

@@ -315,13 +315,10 @@ func argumentImpact(d jsondiff.Change, at []string) Impact {
 
 // requires reports whether an argument, or one of an array of them, is required.
 func requires(value []byte) bool {
-	if len(value) > 0 && value[0] == '[' {
-		for el := jsonwire.ArrayElements(value); el.Next(); {
-			if requires(el.Value()) {
-				return true
-			}
+	for el := jsonwire.ArrayElements(value); el.Next(); {
+		if requires(el.Value()) {
+			return true
 		}
-		return false
 	}
 	return string(jsonwire.Lookup(value, "required")) == "true"
 }

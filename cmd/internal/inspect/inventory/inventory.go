@@ -238,9 +238,6 @@ func (iv *Inventory) answer(method string, params, result, failure []byte, laten
 
 func keyOf(method string, params []byte) Key {
 	k := Key{Method: method}
-	if len(params) == 0 || params[0] != '{' {
-		return k
-	}
 	for p := jsonwire.ObjectMembers(params); p.Next(); {
 		if p.KeyIs("_meta") {
 			continue

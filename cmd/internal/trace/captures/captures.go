@@ -249,7 +249,7 @@ func List(dir string) ([]Info, error) {
 	}
 	var list []Info
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !isCapture(e.Name()) {
+		if !e.Type().IsRegular() || !IsCapture(e.Name()) {
 			continue
 		}
 		info, err := Stat(filepath.Join(dir, e.Name()))
@@ -267,9 +267,16 @@ func List(dir string) ([]Info, error) {
 	return list, nil
 }
 
-func isCapture(name string) bool {
+// IsCapture reports whether a name is that of a capture file.
+func IsCapture(name string) bool {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
 	return strings.HasSuffix(name, capture.Suffix)
+}
+
+// IsCompressed reports whether a capture file is compressed. It cannot be read before it is
+// complete.
+func IsCompressed(path string) bool {
+	return strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst")
 }
 
 // Stat describes the capture in a file. It reads only the beginning and the end.

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/base/hooks"
 	"mcpwire/internal/base/wait"
@@ -139,7 +140,7 @@ func (s *Server) Start(dir string, greeting Greeting) error {
 	greeting.Version, greeting.PID, greeting.Next, greeting.Restart = Version, os.Getpid(), s.greeting.Next, s.opts.Restart != nil
 	greeting.Intercept = s.opts.Decide != nil
 	s.greeting = greeting
-	if greeting.File != "" && !compressed(greeting.File) {
+	if greeting.File != "" && !captures.IsCompressed(greeting.File) {
 		s.backlog = backlog{}
 	}
 	s.listener, s.path = l, filepath.Join(dir, name+suffix)
@@ -481,13 +482,6 @@ type lineBlock struct {
 	first uint64
 	text  []byte
 	done  bool
-}
-
-// compressed reports whether a capture file is compressed. It cannot be read before it is
-// complete.
-func compressed(file string) bool {
-	ext := filepath.Ext(file)
-	return ext == ".gz" || ext == ".zst"
 }
 
 // add appends bytes of a line. next is the number of its event, if it begins a new block.

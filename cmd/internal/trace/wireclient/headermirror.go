@@ -67,11 +67,7 @@ const maxLearned = 10_000
 // LearnParams adds the arguments that headers repeat, by the tool's name, in a result of tools/list
 // to known, and returns it. known may be nil.
 func LearnParams(known map[string][]mcp.HeaderParam, result []byte) map[string][]mcp.HeaderParam {
-	tools := jsonwire.Lookup(result, "tools")
-	if len(tools) == 0 || tools[0] != '[' {
-		return known
-	}
-	list := jsonwire.ArrayElements(tools)
+	list := jsonwire.ArrayElements(jsonwire.Lookup(result, "tools"))
 	for list.Next() {
 		if list.Value()[0] != '{' {
 			continue

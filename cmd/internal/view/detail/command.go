@@ -255,10 +255,8 @@ func requestAddress(server string, head *capture.Request) (address, note string)
 	if head == nil {
 		return "", ""
 	}
-	for _, h := range head.Headers {
-		if strings.EqualFold(h.Name, "Host") && h.Value != "" && strings.HasPrefix(request, "/") {
-			return "http://" + h.Value + request, "the URL is the one that the client used; it may belong to a tap"
-		}
+	if host := trace.HeaderValue(head.Headers, "Host"); host != "" && strings.HasPrefix(request, "/") {
+		return "http://" + host + request, "the URL is the one that the client used; it may belong to a tap"
 	}
 	return "", ""
 }

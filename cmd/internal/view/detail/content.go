@@ -604,9 +604,6 @@ func stringsOf(v []byte) []string {
 // elements returns the elements of an array, and none of other values.
 func elements(v []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		if !isArray(v) {
-			return
-		}
 		for el := jsonwire.ArrayElements(v); el.Next() && yield(el.Value()); {
 		}
 	}
@@ -615,9 +612,6 @@ func elements(v []byte) iter.Seq[[]byte] {
 // members returns the members of an object, and none of other values.
 func members(v []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		if !isObject(v) {
-			return
-		}
 		for m := jsonwire.ObjectMembers(v); m.Next() && yield(m.KeyString(), m.Value()); {
 		}
 	}

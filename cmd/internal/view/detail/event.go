@@ -86,7 +86,7 @@ func (b *builder) addRawEvent(e *capture.Event) {
 		return
 	}
 	r := RawEvent{
-		N: e.N, Kind: e.Kind, Dir: e.Dir, AtMS: trace.Millis(e.T - b.snapshot.T), Len: wireLen(e), Cut: e.Cut, Part: e.Part, Encoding: printable.Line(e.Encoding), Framing: e.Framing, Why: printable.Line(string(e.Why)),
+		N: e.N, Kind: e.Kind, Dir: e.Dir, AtMS: trace.Millis(e.T - b.snapshot.T), Len: trace.WireLen(e), Cut: e.Cut, Part: e.Part, Encoding: printable.Line(e.Encoding), Framing: e.Framing, Why: printable.Line(string(e.Why)),
 	}
 	if e.Prefix != "" {
 		s := newLineWriter(4096)

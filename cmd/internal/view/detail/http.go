@@ -197,7 +197,7 @@ func (b *builder) addStream(ctx context.Context) error {
 }
 
 func sseEvent(e *capture.Event, at time.Duration) SSEEvent {
-	v := SSEEvent{N: e.N, Dir: e.Dir, AtMS: trace.Millis(at), Len: wireLen(e)}
+	v := SSEEvent{N: e.N, Dir: e.Dir, AtMS: trace.Millis(at), Len: trace.WireLen(e)}
 	if len(e.Data) > 0 {
 		v.Data = oneLine(e.Data, maxSSEData)
 	}

@@ -114,7 +114,7 @@ const maxNesting = 1 << 28
 
 // payload formats the data of an event, or a part of them.
 func (b *builder) payload(e *capture.Event, data []byte, partial bool) *Payload {
-	p := &Payload{N: e.N, Dir: e.Dir, Len: wireLen(e), Cut: e.Cut, Partial: partial, Anomaly: anomaly(e), Bytes: bytes.Clone(data[:min(len(data), b.opts.MaxShown)])}
+	p := &Payload{N: e.N, Dir: e.Dir, Len: trace.WireLen(e), Cut: e.Cut, Partial: partial, Anomaly: anomaly(e), Bytes: bytes.Clone(data[:min(len(data), b.opts.MaxShown)])}
 	if partial {
 		p.Len = int64(len(data))
 	}
@@ -180,13 +180,6 @@ func anomaly(e *capture.Event) string {
 		return text
 	}
 	return printable.Line(string(e.Why))
-}
-
-func wireLen(e *capture.Event) int64 {
-	if e.Len > 0 {
-		return e.Len
-	}
-	return int64(len(e.Data))
 }
 
 const (

@@ -109,7 +109,7 @@ func (b *builder) addOutcome(add func(format string, args ...any)) {
 	case trace.HTTPFailed:
 		if q, a := b.detail.requestHead, b.response; q != nil && a != nil && r.handshakeFailed {
 			c := (&cause.Response{
-				Status: a.Status, Host: headerOf(q.Headers, "Host"), Header: func(name string) string { return headerOf(a.Headers, name) }, Body: b.body,
+				Status: a.Status, Host: trace.HeaderValue(q.Headers, "Host"), Header: func(name string) string { return trace.HeaderValue(a.Headers, name) }, Body: b.body,
 			}).Find()
 			b.addCause(add, c.What, c.Fix)
 		}
@@ -134,15 +134,6 @@ func (b *builder) addCause(add func(format string, args ...any), what, fix strin
 	if fix != "" {
 		add("the remedy: %s", printable.Line(fix))
 	}
-}
-
-func headerOf(list []capture.Header, name string) string {
-	for _, h := range list {
-		if strings.EqualFold(h.Name, name) {
-			return h.Value
-		}
-	}
-	return ""
 }
 
 // codeMeaning describes an error code of JSON-RPC or the protocol. It returns "" for other codes.

@@ -206,11 +206,7 @@ func (co *collector) payload(rt *roundTrip, e *capture.Event) {
 
 // isEventStream reports whether the response is an event stream, according to its head.
 func (rt *roundTrip) isEventStream() bool {
-	if rt.response == nil {
-		return false
-	}
-	media, _, _ := strings.Cut(headerValue(rt.response.Headers, "Content-Type"), ";")
-	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+	return rt.response != nil && trace.IsEventStream(trace.HeaderValue(rt.response.Headers, "Content-Type"))
 }
 
 func (co *collector) finish(k roundTripKey) error {
@@ -403,7 +399,7 @@ func harRequestOf(rt *roundTrip) harRequest {
 		}
 	}
 	if len(rt.sent.data) > 0 {
-		r.PostData = &harPosted{Type: headerValue(q.Headers, "Content-Type"), Text: strings.ToValidUTF8(string(rt.sent.data), "\ufffd"), Comment: cutComment(&rt.sent)}
+		r.PostData = &harPosted{Type: trace.HeaderValue(q.Headers, "Content-Type"), Text: strings.ToValidUTF8(string(rt.sent.data), "\ufffd"), Comment: cutComment(&rt.sent)}
 	}
 	return r
 }
@@ -413,7 +409,7 @@ func harResponseOf(rt *roundTrip) harResponse {
 	r.Content = harContent{Size: rt.received.wireBytes, Comment: cutComment(&rt.received)}
 	if p := rt.response; p != nil {
 		r.Status, r.Version, r.Headers = p.Status, p.Proto, pairs(p.Headers)
-		r.Content.Type, r.Redirect = headerValue(p.Headers, "Content-Type"), headerValue(p.Headers, "Location")
+		r.Content.Type, r.Redirect = trace.HeaderValue(p.Headers, "Content-Type"), trace.HeaderValue(p.Headers, "Location")
 	}
 	if utf8.Valid(rt.received.data) {
 		r.Content.Text = string(rt.received.data)
@@ -456,7 +452,7 @@ func fullURL(server string, q *capture.Request) string {
 			return base.ResolveReference(to).String()
 		}
 	}
-	return "http://" + cmp.Or(headerValue(q.Headers, "Host"), "localhost") + q.URL
+	return "http://" + cmp.Or(trace.HeaderValue(q.Headers, "Host"), "localhost") + q.URL
 }
 
 func pairs(list []capture.Header) []harPair {
@@ -465,16 +461,6 @@ func pairs(list []capture.Header) []harPair {
 		out = append(out, harPair{h.Name, h.Value})
 	}
 	return out
-}
-
-// headerValue returns the first value of a header field, or "".
-func headerValue(list []capture.Header, name string) string {
-	for _, h := range list {
-		if strings.EqualFold(h.Name, name) {
-			return h.Value
-		}
-	}
-	return ""
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
@@ -524,5 +510,5 @@ MCPWIRE_MCP_SESSION_ID=$(printf '%s\n' "$answer" | tr -d '\r' | sed -n 's/^[Mm][
 
 // beginsSession reports whether the response has a session id that the capture has redacted.
 func beginsSession(rt *roundTrip) bool {
-	return rt.response != nil && headerValue(rt.request.Headers, sessionHeader) == "" && resend.Placeholders(headerValue(rt.response.Headers, sessionHeader)) != nil
+	return rt.response != nil && trace.HeaderValue(rt.request.Headers, sessionHeader) == "" && resend.Placeholders(trace.HeaderValue(rt.response.Headers, sessionHeader)) != nil
 }

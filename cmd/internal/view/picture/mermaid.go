@@ -69,7 +69,7 @@ func (s *Sequence) contiguous(loop, i int) bool {
 }
 
 func (s *Sequence) mermaidStep(b *strings.Builder, st step, called map[uint64]bool) {
-	text := mermaidText(join(" ", st.name, st.detail), 90)
+	text := mermaidText(trace.Join(" ", st.name, st.detail), 90)
 	switch {
 	case st.kind == gapStep:
 		if n := len(s.lanes); n > 0 {

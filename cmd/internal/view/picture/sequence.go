@@ -171,9 +171,9 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 	} else {
 		detail := "host"
 		if s.Side == capture.Downstream {
-			detail = join(", ", "host", s.Negotiated)
+			detail = trace.Join(", ", "host", s.Negotiated)
 		}
-		client = b.lane("host "+s.Client.Name, lane{kind: hostLane, name: cmp.Or(join(" ", s.Client.Name, s.Client.Version), "host"), detail: detail})
+		client = b.lane("host "+s.Client.Name, lane{kind: hostLane, name: cmp.Or(trace.Join(" ", s.Client.Name, s.Client.Version), "host"), detail: detail})
 	}
 	if s.Side == capture.Downstream {
 		return client, bridge()
@@ -182,7 +182,7 @@ func (b *sequenceBuilder) peers(r *trace.Row) (client, server int) {
 	if s.Side == capture.Upstream && s.Server.Name != "" {
 		name = s.Server.Name
 	}
-	detail := cmp.Or(join(", ", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision())), "server")
+	detail := cmp.Or(trace.Join(", ", s.Server.Version, cmp.Or(s.Negotiated, r.EffectiveRevision())), "server")
 	key := "server " + s.Capture.Name
 	if s.Side == capture.Upstream { // there may be several, behind a gateway
 		key += " " + cmp.Or(s.Server.Name, strings.Join(s.Command, " "))
@@ -284,7 +284,7 @@ func (b *sequenceBuilder) request(r *trace.Row, from, to, loop int) {
 		call.detail = "again, with the input"
 	}
 	if r.Kind == trace.HTTP && r.HTTP != nil {
-		call.name, call.detail = join(" ", r.HTTP.Method, "request"), r.HTTP.URL
+		call.name, call.detail = trace.Join(" ", r.HTTP.Method, "request"), r.HTTP.URL
 	}
 	b.add(call)
 	hasRetry := slices.ContainsFunc(r.Children, isRetry)
@@ -384,7 +384,7 @@ func (b *sequenceBuilder) progress(rows []*trace.Row, loop int) {
 	}
 	last := rows[len(rows)-1]
 	from, to := b.ends(last)
-	b.note(notifyStep, last, from, to, times("progress", len(rows)), join("  ", last.Target, last.Excerpt), "note", loop)
+	b.note(notifyStep, last, from, to, times("progress", len(rows)), trace.Join("  ", last.Target, last.Excerpt), "note", loop)
 }
 
 func times(name string, n int) string {
@@ -410,11 +410,11 @@ func outcome(r *trace.Row) (name, detail, tone string) {
 	took := trace.FormatDuration(r.Latency)
 	switch r.Status {
 	case trace.Failed:
-		return took, join(" ", "error", r.CodeText(), r.Message), "bad"
+		return took, trace.Join(" ", "error", r.CodeText(), r.Message), "bad"
 	case trace.HTTPFailed:
 		return took, "HTTP " + r.CodeText(), "bad"
 	case trace.ToolFailed:
-		return took, join(": ", trace.ToolFailed.Word(), r.ResultInfo.Text), "tool"
+		return took, trace.Join(": ", trace.ToolFailed.Word(), r.ResultInfo.Text), "tool"
 	case trace.Canceled:
 		return took, "cancelled", "quiet"
 	case trace.Unanswered:
@@ -428,14 +428,14 @@ func outcome(r *trace.Row) (name, detail, tone string) {
 		if r.Task != nil {
 			state = r.Task.State
 		}
-		return took, join(" ", "task", state), "wait"
+		return took, trace.Join(" ", "task", state), "wait"
 	}
 	size := ""
 	if r.ResponseBytes > 0 {
 		size = trace.FormatSize(r.ResponseBytes)
 	}
 	if r.Task != nil {
-		return took, join(" ", "task", r.Task.State), "ok"
+		return took, trace.Join(" ", "task", r.Task.State), "ok"
 	}
 	return took, size, "ok"
 }
@@ -507,7 +507,7 @@ func (b *sequenceBuilder) describe(rows []*trace.Row) {
 	if n := len(names[serverLane]); n > 4 {
 		servers = plural.Of(n, "server")
 	}
-	b.title = join(" ⇄ ", strings.Join(names[hostLane], ", "), strings.Join(names[bridgeLane], ", "), servers)
+	b.title = trace.Join(" ⇄ ", strings.Join(names[hostLane], ", "), strings.Join(names[bridgeLane], ", "), servers)
 	calls, failed := 0, 0
 	var from, to time.Time
 	for _, r := range rows {
@@ -531,9 +531,4 @@ func (b *sequenceBuilder) describe(rows []*trace.Row) {
 	}
 	parts = append(parts, trace.FormatDuration(to.Sub(from)))
 	b.subtitle = strings.Join(parts, "  ·  ")
-}
-
-// join joins the parts that are not empty.
-func join(sep string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }

@@ -36,7 +36,7 @@ func (r *renderer) block(b *detail.Block, c *detail.Content, d *detail.Detail) [
 	if role != "" {
 		role += ":"
 	}
-	if head := joinNonEmpty(role, b.Title, b.URI, b.Name); head != "" {
+	if head := trace.Join(" ", role, b.Title, b.URI, b.Name); head != "" {
 		st := t.dim
 		if b.Kind == detail.ErrorBlock {
 			st = t.failure

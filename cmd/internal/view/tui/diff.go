@@ -35,7 +35,7 @@ func (m *model) diffMarked() tea.Cmd {
 	m.src.Read(func(w *trace.Model) {
 		for _, seq := range pair {
 			if r := w.RowOf(seq); r != nil {
-				sides = append(sides, diffSide{r.Seq, r.N, r.ResponseN, r.Capture.ID, joinNonEmpty(safe(r.Method), safe(r.Target)), joinNonEmpty(string(r.Status), r.CodeText()), r.Wall()})
+				sides = append(sides, diffSide{r.Seq, r.N, r.ResponseN, r.Capture.ID, trace.Join(" ", safe(r.Method), safe(r.Target)), trace.Join(" ", string(r.Status), r.CodeText()), r.Wall()})
 			}
 		}
 	})

@@ -95,20 +95,20 @@ func (rv *rowView) setFrame(r *trace.Row, f *frame) {
 	rv.frame, rv.n, rv.at, rv.status, rv.hasDuration = true, f.n, f.time(), "", false
 	switch h := r.HTTP; {
 	case h != nil && f.n == h.RequestN:
-		rv.setHTTPFrame("→", capture.ToServer, joinNonEmpty(safe(h.Method), safe(h.URL)))
+		rv.setHTTPFrame("→", capture.ToServer, trace.Join(" ", safe(h.Method), safe(h.URL)))
 	case h != nil && f.n == h.ResponseN:
-		rv.setHTTPFrame("←", capture.ToClient, joinNonEmpty("HTTP", number(h.Status), safe(h.ContentType)))
+		rv.setHTTPFrame("←", capture.ToClient, trace.Join(" ", "HTTP", number(h.Status), safe(h.ContentType)))
 	case h != nil && f.n == h.EndN:
-		rv.setHTTPFrame("·", "", joinNonEmpty("end of the HTTP exchange", safe(h.EndReason)))
+		rv.setHTTPFrame("·", "", trace.Join(" ", "end of the HTTP exchange", safe(h.EndReason)))
 	case f.answer:
-		rv.dir, rv.glyph = opposite(r.Dir), "←"
+		rv.dir, rv.glyph = trace.Opposite(r.Dir), "←"
 		if rv.dir == capture.ToServer {
 			rv.glyph = "→"
 		}
 		rv.requestBytes, rv.responseBytes, rv.text = 0, r.ResponseBytes, outcome(r)
 	case f.n == r.N:
 		if rv.responseBytes = 0; r.Kind == trace.Request {
-			rv.glyph, rv.text = "→", joinNonEmpty(rv.target, safe(r.Excerpt))
+			rv.glyph, rv.text = "→", trace.Join(" ", rv.target, safe(r.Excerpt))
 			if r.Dir == capture.ToClient {
 				rv.glyph = "⇠"
 			}
@@ -122,21 +122,14 @@ func (rv *rowView) setHTTPFrame(glyph string, dir capture.Dir, text string) {
 	rv.httpFrame, rv.glyph, rv.dir, rv.text, rv.requestBytes, rv.responseBytes = true, glyph, dir, text, 0, 0
 }
 
-func opposite(d capture.Dir) capture.Dir {
-	if d == capture.ToServer {
-		return capture.ToClient
-	}
-	return capture.ToServer
-}
-
 func outcome(r *trace.Row) string {
 	switch r.Status {
 	case trace.Failed:
-		return joinNonEmpty("error", r.CodeText(), safe(r.Message))
+		return trace.Join(" ", "error", r.CodeText(), safe(r.Message))
 	case trace.ToolFailed:
-		return joinNonEmpty("the tool failed:", safe(r.ResultInfo.Text))
+		return trace.Join(" ", "the tool failed:", safe(r.ResultInfo.Text))
 	case trace.HTTPFailed:
-		return joinNonEmpty("HTTP", r.CodeText())
+		return trace.Join(" ", "HTTP", r.CodeText())
 	}
-	return joinNonEmpty("result", safe(r.ResultInfo.ResultType), safe(r.ResultInfo.Text))
+	return trace.Join(" ", "result", safe(r.ResultInfo.ResultType), safe(r.ResultInfo.Text))
 }

@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/live"
 	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/internal/base/wait"
@@ -38,7 +39,7 @@ func (s *shared) held() (list []heldRef) {
 }
 
 func (h *heldRef) text() string {
-	what := joinNonEmpty(safe(h.message.Method), safe(h.message.Target))
+	what := trace.Join(" ", safe(h.message.Method), safe(h.message.Target))
 	if what == "" {
 		what = "a frame"
 	}

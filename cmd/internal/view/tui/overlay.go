@@ -139,7 +139,7 @@ func (r *renderer) session(c *trace.SessionInfo) []line {
 		sign string
 		st   style
 	}{{"Client", c.Client, "→", t.request}, {"Server", c.Server, "←", t.response}} {
-		name := joinNonEmpty(safe(p.peer.Name), safe(p.peer.Version))
+		name := trace.Join(" ", safe(p.peer.Name), safe(p.peer.Version))
 		out = append(out, nil, line{{p.st, p.sign + " "}, {t.head, p.who + "  "}, {t.text, cmp.Or(name, "has not identified itself")}})
 		if len(p.peer.Capabilities) == 0 {
 			out = append(out, line{{t.dim, "  no capabilities seen"}})

@@ -99,20 +99,36 @@ func wheelStep(msg tea.MouseWheelMsg) int {
 	return 0
 }
 
-func (p *pager) key(k string) bool {
+// scrollStep returns how many lines a key moves down on a page of some height, or 0 if it is
+// another key.
+func scrollStep(k string, height int) int {
 	switch k {
 	case "j", "down":
-		p.scroll(1)
+		return 1
 	case "k", "up":
-		p.scroll(-1)
-	case "pgdown", "space", "ctrl+f":
-		p.scroll(max(1, p.height-1))
-	case "pgup", "shift+space", "ctrl+b":
-		p.scroll(-max(1, p.height-1))
+		return -1
+	case "pgdown", "ctrl+f":
+		return max(1, height-1)
+	case "pgup", "ctrl+b":
+		return -max(1, height-1)
 	case "ctrl+d":
-		p.scroll(max(1, p.height/2))
+		return max(1, height/2)
 	case "ctrl+u":
-		p.scroll(-max(1, p.height/2))
+		return -max(1, height/2)
+	}
+	return 0
+}
+
+func (p *pager) key(k string) bool {
+	if n := scrollStep(k, p.height); n != 0 {
+		p.scroll(n)
+		return true
+	}
+	switch k {
+	case "space":
+		p.scroll(max(1, p.height-1))
+	case "shift+space":
+		p.scroll(-max(1, p.height-1))
 	case "g", "home":
 		p.scroll(-maxPager)
 	case "G", "end":

@@ -94,7 +94,6 @@ type rowView struct {
 	letters string
 	// serverIndex is Session.ServerIndex.
 	serverIndex int
-	captureID   string
 	session     uint64
 	depth       int
 	// foldMark is "▸" if the row has children, and "▾" if they are shown.
@@ -139,12 +138,12 @@ func (t *table) newRow(s position, e entry) rowView {
 	r := e.row
 	if r == nil { // evicted since the frames were listed
 		return rowView{
-			position: s, n: e.frame.n, captureID: e.frame.capture, glyph: "·", at: e.frame.time(), text: "removed for newer rows",
+			position: s, n: e.frame.n, glyph: "·", at: e.frame.time(), text: "removed for newer rows",
 			frame: true, httpFrame: true,
 		}
 	}
 	x := rowView{
-		position: s, seq: r.Seq, n: r.N, letters: letters(r), serverIndex: r.Session.ServerIndex(), captureID: r.Capture.ID, session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
+		position: s, seq: r.Seq, n: r.N, letters: letters(r), serverIndex: r.Session.ServerIndex(), session: r.Session.Number, depth: e.depth, kind: r.Kind, glyph: trace.Glyph(r), at: r.At, since: r.T, dir: r.Dir,
 		server: safe(t.view.serverLabel(r)), named: r.Session.ServerName() != r.Capture.Name, method: safe(r.Method), target: safe(r.Target), id: safe(r.ID), status: r.Status, code: r.CodeText(),
 		requestBytes: r.RequestBytes, responseBytes: r.ResponseBytes, mark: t.marked(r.Seq),
 	}
@@ -158,7 +157,7 @@ func (t *table) newRow(s position, e entry) rowView {
 			x.text = safe(trace.Summary(r))
 		}
 	case r.Kind == trace.Notification:
-		x.text = joinNonEmpty(safe(r.Target), safe(r.Excerpt))
+		x.text = trace.Join(" ", safe(r.Target), safe(r.Excerpt))
 	default:
 		x.text = safe(trace.Summary(r))
 	}
@@ -177,7 +176,7 @@ func (t *table) newRow(s position, e entry) rowView {
 		if t.folds.isOpen(r.Seq) {
 			x.foldMark = "▾"
 		} else if in := r.InsideMatch(t.query.parsed); in != nil {
-			x.note = "inside: " + safe(joinNonEmpty(in.Method, trace.Summary(in)))
+			x.note = "inside: " + safe(trace.Join(" ", in.Method, trace.Summary(in)))
 		}
 	}
 	x.countFindings(r)
@@ -334,8 +333,6 @@ type column struct {
 	// right aligns numbers.
 	right bool
 	cell  func(v *tableView, x *rowView) line
-	// after places the column behind the text of rows that are not requests.
-	after bool
 	// requestOnly means that other rows use the column for their text.
 	requestOnly bool
 	// dropOrder says which columns are left out first: those with higher values.
@@ -436,8 +433,8 @@ func (v *tableView) allColumns(several bool) []column {
 		column{name: "request size", head: "req", width: 7, right: true, cell: cellRequest, requestOnly: true, dropOrder: 75},
 		column{name: "response size", head: "res", width: 7, right: true, cell: cellResponse, requestOnly: true, dropOrder: 70},
 		column{name: "latency", head: "latency", width: 8, right: true, cell: cellLatency, requestOnly: true, dropOrder: 4},
-		column{name: "waterfall", head: "waterfall", width: 16, cell: cellWaterfall, after: true, dropOrder: 25},
-		column{name: "findings", head: "▲", width: 4, cell: cellFindings, after: true, dropOrder: 10},
+		column{name: "waterfall", head: "waterfall", width: 16, cell: cellWaterfall, dropOrder: 25},
+		column{name: "findings", head: "▲", width: 4, cell: cellFindings, dropOrder: 10},
 	)
 	for i := range list {
 		c := &list[i]
@@ -744,6 +741,9 @@ func cellWaterfall(v *tableView, rv *rowView) line {
 // idleMark stands where idle time is left out.
 const idleMark = '┊'
 
+// segmentSigns are what bars consist of.
+var segmentSigns = map[trace.SegmentKind]rune{trace.SegmentServer: '█', trace.SegmentClient: '▒', trace.SegmentTask: '━', trace.SegmentStream: '─'}
+
 // waterfall draws a row in n columns: "█" the server works, "▒" it waits for the client, "─" a task
 // or stream runs, "›" no end yet, "·" a moment.
 func (v *tableView) waterfall(rv *rowView, n int) line {
@@ -770,12 +770,8 @@ func (v *tableView) waterfall(rv *rowView, n int) line {
 		if sp.Open && rv.pending {
 			to = end
 		}
-		fill := map[trace.SegmentKind]rune{trace.SegmentServer: '█', trace.SegmentClient: '▒', trace.SegmentTask: '━', trace.SegmentStream: '─'}[sp.Kind]
-		if fill == 0 {
-			continue
-		}
 		for i := column(begun.Add(sp.From)); i <= column(to) && i <= last; i++ {
-			cells[i] = fill
+			cells[i] = segmentSigns[sp.Kind]
 		}
 	}
 	if s.Place(end)-s.Place(rv.at) < 1/float64(4*n) && s.Length > 1 && first == last {

@@ -17,7 +17,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace"
-	"mcpwire/internal/text/clip"
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/internal/text/plural"
 )
 
@@ -28,12 +28,7 @@ const saveTimeout = 5 * time.Minute
 func (m *model) saveName() string {
 	name := "mcpwire"
 	if m.table.view.hasSession && m.table.view.session.Name != "" && !m.table.view.multipleSources {
-		name = strings.Map(func(r rune) rune {
-			if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
-				return r
-			}
-			return '-'
-		}, clip.Prefix(m.table.view.session.Name, 40))
+		name = captures.FileName(m.table.view.session.Name)
 	}
 	return name + "-" + m.now().In(m.zone).Format("20060102-150405") + capture.Suffix
 }

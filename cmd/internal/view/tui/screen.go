@@ -149,17 +149,6 @@ func (t *theme) ruleOf(r rect) string {
 
 func number[T uint64 | int](n T) string { return strconv.FormatUint(uint64(n), 10) }
 
-// joinNonEmpty joins the parts that are not empty.
-func joinNonEmpty(parts ...string) string {
-	var list []string
-	for _, p := range parts {
-		if p != "" {
-			list = append(list, p)
-		}
-	}
-	return strings.Join(list, " ")
-}
-
 // header returns the first line: the sources, and the session of the cursor's row.
 func (m *model) header() line {
 	left := line{{bold, " mcpwire"}, {"", "  "}}

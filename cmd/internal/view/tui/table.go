@@ -143,19 +143,11 @@ func (t *table) Update(msg tea.Msg) (tea.Cmd, bool) {
 
 // moveKey handles a key that moves in the table. It returns false for other keys.
 func (t *table) moveKey(k string) bool {
+	if n := scrollStep(k, t.pageHeight()); n != 0 {
+		t.moveCursor(n)
+		return true
+	}
 	switch k {
-	case "j", "down":
-		t.moveCursor(1)
-	case "k", "up":
-		t.moveCursor(-1)
-	case "pgdown", "ctrl+f":
-		t.moveCursor(max(1, t.pageHeight()-1))
-	case "pgup", "ctrl+b":
-		t.moveCursor(-max(1, t.pageHeight()-1))
-	case "ctrl+d":
-		t.moveCursor(max(1, t.pageHeight()/2))
-	case "ctrl+u":
-		t.moveCursor(-max(1, t.pageHeight()/2))
 	case "g", "home":
 		t.cursor, t.follow = listStart, false
 	case "G", "end":

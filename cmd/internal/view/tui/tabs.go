@@ -312,7 +312,7 @@ func (r *renderer) raw(d *detail.Detail) []line {
 		if x.Cut {
 			head = append(head, "only the beginning was recorded")
 		}
-		out = append(out, line{{t.head, joinNonEmpty(head...)}})
+		out = append(out, line{{t.head, trace.Join(" ", head...)}})
 		if r.hex && len(x.Hex) > 0 {
 			for _, h := range x.Hex {
 				out = append(out, r.hexLines(h)...)
@@ -485,14 +485,9 @@ func (r *renderer) segmentBar(s detail.Segment, whole float64, columns int) span
 		return min(columns-1, max(0, int(ms/whole*float64(columns))))
 	}
 	from, to := at(s.FromMS), at(s.ToMS)
-	st, sign := r.theme.bar, "█"
-	switch s.Kind {
-	case trace.SegmentClient:
-		st, sign = r.theme.waiting, "▒"
-	case trace.SegmentTask:
-		sign = "━"
-	case trace.SegmentStream:
-		sign = "─"
+	st, sign := r.theme.bar, string(segmentSigns[s.Kind])
+	if s.Kind == trace.SegmentClient {
+		st = r.theme.waiting
 	}
 	bar := strings.Repeat(sign, to-from+1)
 	if s.Open {

@@ -8,12 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"mcpwire/capture"
-	"mcpwire/check"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/filter"
@@ -42,8 +39,6 @@ type Options struct {
 	MaxFinished int
 	// NoRules turns the rules off.
 	NoRules bool
-	// Rules configures the rules. Nil means defaults.
-	Rules *check.Options
 	// MaxRows limits the rows of the model. Zero means trace.DefaultMaxRows.
 	MaxRows int
 }
@@ -64,7 +59,6 @@ type Hub struct {
 	// modified.
 	payloadSelections []*Selection
 	multiRow          map[eventKey][]uint64
-	childLists        childLists
 	phase             phase
 	// only selects the rows that the model keeps. Nil means all.
 	only *Selection
@@ -127,7 +121,6 @@ func newHub(opts *Options, only *filter.Filter, first uint64) *Hub {
 		mopts.Keep = func(r *trace.Row) bool { return h.only.Has(r) || r.DescribesSession() }
 	}
 	h.model = trace.New(mopts)
-	h.childLists = childLists{}
 	if only != nil {
 		h.only = h.Select(only)
 	}
@@ -223,7 +216,7 @@ func (h *Hub) OpenLimited(path string, maxUnpacked int64) error {
 		return err
 	}
 	h.removeFailed(path)
-	s, added := h.addFile(path, !compressed(path), maxUnpacked)
+	s, added := h.addFile(path, !captures.IsCompressed(path), maxUnpacked)
 	if !added {
 		return nil
 	}
@@ -323,7 +316,7 @@ func (pd *polledDir) mayHaveChanged() bool {
 func (ds *dirScanner) initial() (list []*source) {
 	h := ds.hub
 	for _, path := range h.opts.Files {
-		s, added := h.addFile(path, !compressed(path), h.maxUnpacked)
+		s, added := h.addFile(path, !captures.IsCompressed(path), h.maxUnpacked)
 		if !added {
 			continue
 		}
@@ -401,7 +394,7 @@ func (ds *dirScanner) scanCaptures() {
 	names, _ := d.Readdirnames(-1) // use the names that could be read
 	now := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !strings.HasSuffix(strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst"), capture.Suffix) {
+		if !captures.IsCapture(name) {
 			continue
 		}
 		now[name] = true
@@ -491,10 +484,8 @@ func (h *Hub) applyLocked(changes []trace.Change) {
 			h.removeRowLocked(r)
 		case c.Op == trace.Added:
 			h.changeLog.rows[r.Seq] = r
-			h.trackChildLocked(r)
 			h.rowChangedLocked(r)
 		case c.Op == trace.Moved:
-			h.trackChildLocked(r)
 			for s := range h.selections {
 				s.addHitsLocked(r.Root(), s.hits[r.Seq])
 				s.remove(r)
@@ -564,33 +555,5 @@ func (h *Hub) removeRowLocked(r *trace.Row) {
 				h.changeLog.add(x.Seq)
 			}
 		}
-		delete(h.childLists, x)
 	}
-}
-
-// childLists are the children of rows that have many: the model does not report the eviction of a
-// child.
-type childLists map[*trace.Row][]*trace.Row
-
-// minTrackedChildren is the number of children from which a row is tracked. It is low enough that
-// no child has been evicted.
-const minTrackedChildren = trace.DefaultMaxChildren / 2
-
-// trackChildLocked removes the evicted siblings of a new child. The caller must hold h.mu.
-func (h *Hub) trackChildLocked(r *trace.Row) {
-	p := r.Parent
-	if p == nil || len(p.Children) < minTrackedChildren {
-		return
-	}
-	list, known := h.childLists[p]
-	if !known {
-		list = append([]*trace.Row(nil), p.Children...)
-	} else {
-		list = append(list, r)
-	}
-	for len(list) > 0 && list[0].Evicted() {
-		h.removeRowLocked(list[0])
-		list = list[1:]
-	}
-	h.childLists[p] = list
 }

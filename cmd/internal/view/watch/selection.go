@@ -85,7 +85,7 @@ func (h *Hub) SelectWhole(f *filter.Filter) *Selection {
 	if f == nil || evicted == 0 {
 		return h.Select(f)
 	}
-	whole := newHub(&Options{NoRules: h.opts.NoRules, Rules: h.opts.Rules, MaxRows: h.opts.MaxRows}, f, first)
+	whole := newHub(&Options{NoRules: h.opts.NoRules, MaxRows: h.opts.MaxRows}, f, first)
 	h.sourcesMu.Lock()
 	for _, s := range h.sources {
 		if s.path == "" && s.info.ID != "" {

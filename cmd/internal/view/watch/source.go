@@ -140,7 +140,7 @@ func (h *Hub) addFile(path string, follow bool, maxUnpacked int64) (s *source, a
 			return s, false
 		}
 	}
-	s = &source{hub: h, path: path, file: info, maxUnpacked: maxUnpacked, compressed: !strings.HasSuffix(path, capture.Suffix) && compressed(path), follow: follow}
+	s = &source{hub: h, path: path, file: info, maxUnpacked: maxUnpacked, compressed: !strings.HasSuffix(path, capture.Suffix) && captures.IsCompressed(path), follow: follow}
 	h.addSourceLocked(s)
 	return s, true
 }
@@ -149,10 +149,6 @@ func (h *Hub) addFile(path string, follow bool, maxUnpacked int64) (s *source, a
 // must hold hub.sourcesMu.
 func (s *source) replacedLocked(now fs.FileInfo) bool {
 	return s.ended && now != nil && s.file != nil && s.info.ID != "" && (!os.SameFile(s.file, now) || now.Size() < s.info.Size)
-}
-
-func compressed(path string) bool {
-	return strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst")
 }
 
 // removeFailed removes a file that could not be read, so that it can be added again.
@@ -491,7 +487,7 @@ func (s *source) beginSegment(head *capture.Head) error {
 		s.head = &capture.Head{ID: id}
 	}
 	if !h.opts.NoRules {
-		s.checker = check.New(h.opts.Rules)
+		s.checker = check.New(nil)
 	}
 	s.update(func(i *Source) {
 		i.ID = id

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/capture"
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/live"
 	"mcpwire/internal/base/wait"
 )
@@ -62,7 +63,7 @@ func (h *Hub) sourceOf(greeting live.Greeting) *source {
 		return c.source
 	}
 	h.sourcesMu.Unlock()
-	if path := greeting.File; filepath.IsAbs(path) && !compressed(path) && checkCapture(path) == nil {
+	if path := greeting.File; filepath.IsAbs(path) && !captures.IsCompressed(path) && checkCapture(path) == nil {
 		s, added := h.addFile(path, true, 0)
 		if added && s.claim() {
 			h.start(s.run)
