@@ -101,6 +101,22 @@ func Find(ctx context.Context, events iter.Seq2[*capture.Event, error], session 
 	return nil, nil, fmt.Errorf("resend: event %d: %w", n, ErrNotFound)
 }
 
+// FindFile is [Find] for a capture in a file, which may have several.
+func FindFile(ctx context.Context, path, captureID string, session, n uint64) (*Origin, []byte, error) {
+	r, err := capture.Open(path, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("resend: %w", err)
+	}
+	defer r.Close()
+	return Find(ctx, func(yield func(*capture.Event, error) bool) {
+		for e, err := range r.Events() {
+			if (err != nil || e.Capture == captureID) && !yield(e, err) {
+				return
+			}
+		}
+	}, session, n)
+}
+
 // origin returns the origin of the message in e, and the message.
 func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 	fail := func(err error) (*Origin, []byte, error) {

@@ -3,6 +3,8 @@ package resend_test
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -157,5 +159,40 @@ func TestTarget(t *testing.T) {
 		if got := tt.o.Target(); got != tt.want {
 			t.Errorf("Target is %s, want %s", got, tt.want)
 		}
+	}
+}
+
+// TestFindFile finds a message in each of two captures of a file, whose events have the same
+// numbers.
+func TestFindFile(t *testing.T) {
+	var file bytes.Buffer
+	commands := []string{"first", "second"}
+	for _, command := range commands {
+		w := capture.NewWriter(&file, &capture.Options{Name: command, Transport: "stdio"})
+		for _, e := range []capture.Event{start(1, "", command), toServer(1, 0, initialize), toServer(1, 0, plainCall)} {
+			w.Record(&e)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "two"+capture.Suffix)
+	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for e := range capture.NewReader(&file, nil).Events() {
+		if e.Head != nil {
+			ids[e.Head.Name] = e.Head.ID
+		}
+	}
+	for _, want := range commands {
+		o, message, err := resend.FindFile(t.Context(), path, ids[want], 1, 3)
+		if err != nil || string(message) != plainCall || len(o.Command) != 1 || o.Command[0] != want {
+			t.Errorf("%s: got %+v, %s, %v", want, o, message, err)
+		}
+	}
+	if _, _, err := resend.FindFile(t.Context(), path, "third", 1, 3); !errors.Is(err, resend.ErrNotFound) {
+		t.Errorf("another capture: %v", err)
 	}
 }

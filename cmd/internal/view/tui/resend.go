@@ -77,12 +77,7 @@ func (rs *resender) find(edit bool) tea.Cmd {
 		return nil
 	}
 	return rs.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
-		r, err := capture.Open(path, nil)
-		if err != nil {
-			return originMsg{err: err}
-		}
-		defer r.Close()
-		o, message, err := resend.Find(ctx, r.Events(), session, n)
+		o, message, err := resend.FindFile(ctx, path, id, session, n)
 		if err == nil && o.Gateway {
 			err = resend.ErrGateway
 		}

@@ -2,7 +2,6 @@ package tui
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/captures"
+	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/internal/text/plural"
 )
 
@@ -101,45 +101,36 @@ func (s *saver) captures(ctx context.Context, sel selection, name string) (int, 
 	if !strings.HasSuffix(name, capture.Suffix) {
 		name += capture.Suffix
 	}
-	wanted := map[string]map[uint64]bool{}
-	var order []string
+	parts := map[string]*watch.Part{}
+	var order []*watch.Part
 	rows := 0
 	err := forEachRow(ctx, s.src, sel, func(root *trace.Row) {
 		rows++
-		for r := range root.All() {
-			set := wanted[r.Capture.ID]
-			if set == nil {
-				set = map[uint64]bool{}
-				wanted[r.Capture.ID] = set
-				order = append(order, r.Capture.ID)
-			}
-			for _, n := range r.Events {
-				set[n] = true
-			}
+		id := root.Capture.ID
+		if parts[id] == nil {
+			parts[id] = watch.NewPart(id, capturePath(s.src, id))
+			order = append(order, parts[id])
 		}
+		parts[id].Add(root)
 	})
 	if err != nil {
 		return 0, err
 	}
-	for i, id := range order {
+	for i, p := range order {
 		to := name
 		if i > 0 {
 			to = strings.TrimSuffix(name, capture.Suffix) + "-" + strconv.Itoa(i+1) + capture.Suffix
 		}
-		if err := s.capture(ctx, id, wanted[id], to); err != nil {
+		if err := s.capture(ctx, p, to); err != nil {
 			return 0, err
 		}
 	}
 	return rows, nil
 }
 
-// capture writes the wanted events of a capture.
-func (s *saver) capture(ctx context.Context, id string, wanted map[uint64]bool, to string) error {
-	path := capturePath(s.src, id)
-	if path == "" {
-		return fmt.Errorf("capture %s has no file", safe(id))
-	}
-	r, err := capture.Open(path, nil)
+// capture writes a part of a capture.
+func (s *saver) capture(ctx context.Context, p *watch.Part, to string) error {
+	r, err := p.Open(ctx, s.src)
 	if err != nil {
 		return err
 	}
@@ -148,48 +139,9 @@ func (s *saver) capture(ctx context.Context, id string, wanted map[uint64]bool, 
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(file)
-	c := &redactingWriter{w: w}
-	c.enc = capture.NewEncoder(&c.buf, nil)
-	for e, err := range r.Events() {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil && e.Capture == id {
-			err = c.writeEvent(e, wanted[e.N])
-		}
-		if err != nil {
-			return errors.Join(err, file.Close())
-		}
+	_, err = io.Copy(file, r)
+	if n := r.Missing(); err == nil && n > 0 {
+		err = fmt.Errorf("%s of %s could not be read again", plural.Of(n, "event"), safe(p.Capture))
 	}
-	return errors.Join(w.Flush(), file.Close())
-}
-
-// A redactingWriter writes some events of a capture without secrets. It also reads the other
-// events, to learn secrets that occur there.
-type redactingWriter struct {
-	w   io.Writer
-	enc *capture.Encoder
-	buf bytes.Buffer
-}
-
-func (rw *redactingWriter) writeEvent(e *capture.Event, wanted bool) error {
-	switch {
-	case e.Kind == capture.KindHead && e.Head != nil:
-		wanted = true
-		if e.Head.Redact == "off" {
-			head, copied := *e.Head, *e
-			head.Redact, copied.Head = "default", &head
-			e = &copied
-		}
-	// The tail has wrong numbers, and the reader added the gap.
-	case e.Kind == capture.KindTail, e.Kind == capture.KindGap && e.N == 0:
-		return nil
-	}
-	rw.buf.Reset()
-	if err := errors.Join(rw.enc.Encode(e), rw.enc.Flush()); err != nil || !wanted {
-		return err
-	}
-	_, err := rw.buf.WriteTo(rw.w)
-	return err
+	return errors.Join(err, file.Close())
 }

@@ -1,14 +1,12 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -113,7 +111,7 @@ func (s *Server) export(ctx context.Context, f *filter.Filter) (parts [3][]byte,
 // An exportModel is a second model, of redacted events only.
 type exportModel struct {
 	selection *selection
-	captures  map[string]*captureSelection
+	captures  map[string]*watch.Part
 	model     *trace.Model
 	payloads  map[eventKey]*capture.Event
 	// payloadBytes is the size of the payloads.
@@ -141,7 +139,7 @@ func (m *exportModel) Event(ctx context.Context, captureID string, n uint64) (*c
 
 // exportDataOf returns the data of an exported page.
 func exportDataOf(ctx context.Context, hub *watch.Hub, p *selection, filter string) (*exportData, error) {
-	m := &exportModel{selection: p, filter: filter, captures: map[string]*captureSelection{}, payloads: map[eventKey]*capture.Event{}, model: trace.New(nil)}
+	m := &exportModel{selection: p, filter: filter, captures: map[string]*watch.Part{}, payloads: map[eventKey]*capture.Event{}, model: trace.New(nil)}
 	if err := m.read(ctx, hub); err != nil {
 		return nil, err
 	}
@@ -179,7 +177,7 @@ func exportDataOf(ctx context.Context, hub *watch.Hub, p *selection, filter stri
 func exportedSources(hub *watch.Hub, p *selection) []source {
 	list := []source{}
 	for _, src := range sources(hub) {
-		if slices.ContainsFunc(p.captures, func(c *captureSelection) bool { return c.capture == src.ID }) {
+		if slices.ContainsFunc(p.captures, func(c *watch.Part) bool { return c.Capture == src.ID }) {
 			list = append(list, source{ID: src.ID, Name: src.Name, Transport: src.Transport, State: src.State})
 		}
 	}
@@ -189,11 +187,11 @@ func exportedSources(hub *watch.Hub, p *selection) []source {
 // read fills the model.
 func (m *exportModel) read(ctx context.Context, hub *watch.Hub) error {
 	var all []iter.Seq2[*capture.Event, error]
-	var sources []*redactedReader
+	var sources []*watch.RedactedReader
 	heads := map[string]*capture.Head{}
 	for _, c := range m.selection.captures {
-		m.captures[c.capture] = c
-		lines, err := openRedacted(ctx, hub, c)
+		m.captures[c.Capture] = c
+		lines, err := c.Open(ctx, hub)
 		if err != nil {
 			return err
 		}
@@ -211,9 +209,9 @@ func (m *exportModel) read(ctx context.Context, hub *watch.Hub) error {
 		m.model.Add(heads[e.Capture], e)
 		m.addPayload(e)
 	}
-	for _, lines := range sources {
-		m.omitted += lines.missing
-		if err := m.addFindings(lines); err != nil {
+	for i, lines := range sources {
+		m.omitted += lines.Missing()
+		if err := m.addFindings(m.selection.captures[i], lines); err != nil {
 			return err
 		}
 	}
@@ -241,19 +239,19 @@ func (m *exportModel) addPayload(e *capture.Event) {
 
 // addFindings adds the findings of a capture. Findings and the filter quote the traffic, so it
 // redacts them.
-func (m *exportModel) addFindings(lines *redactedReader) error {
+func (m *exportModel) addFindings(c *watch.Part, lines *watch.RedactedReader) error {
 	texts := []string{m.filter}
-	for _, l := range lines.selection.findings {
+	for _, l := range c.Findings {
 		texts = append(texts, l.Message)
 	}
-	texts, err := lines.texts(texts)
+	texts, err := lines.Texts(texts)
 	if err != nil {
 		return err
 	}
 	m.filter = texts[0]
-	for i, l := range lines.selection.findings {
+	for i, l := range c.Findings {
 		l.Message = texts[i+1]
-		m.model.AddFinding(lines.selection.capture, l.Event, l)
+		m.model.AddFinding(c.Capture, l.Event, l)
 	}
 	return nil
 }
@@ -261,7 +259,7 @@ func (m *exportModel) addFindings(lines *redactedReader) error {
 // roots returns the selected rows of the timeline.
 func (m *exportModel) roots() (list []*trace.Row) {
 	for _, root := range m.model.Rows() {
-		if c := m.captures[root.Capture.ID]; c != nil && c.roots[root.N] {
+		if c := m.captures[root.Capture.ID]; c != nil && c.Roots[root.N] {
 			list = append(list, root)
 		}
 	}
@@ -288,40 +286,9 @@ func (m *exportModel) details(ctx context.Context, rows []*trace.Row, into map[s
 	return 0, nil
 }
 
-// A captureSelection is the selected part of a capture.
-type captureSelection struct {
-	capture string
-	// path is empty if the capture has no file.
-	path string
-	// live means that the capture is still being written.
-	live bool
-	// all selects every event of the file.
-	all bool
-	// events are the selected events. The value false marks an event that others need as context,
-	// such as the handshake.
-	events map[uint64]bool
-	// roots are the first events of selected rows of the timeline. Zero is a gap that the reader
-	// added.
-	roots    map[uint64]bool
-	findings []trace.Finding
-}
-
-func newCaptureSelection(capture, path string) *captureSelection {
-	return &captureSelection{capture: capture, path: path, events: map[uint64]bool{}, roots: map[uint64]bool{}}
-}
-
-// wants reports whether an event is selected.
-func (cs *captureSelection) wants(n uint64) bool {
-	if cs.all {
-		return true
-	}
-	_, ok := cs.events[n]
-	return ok
-}
-
 // A selection is what a filter shows.
 type selection struct {
-	captures []*captureSelection
+	captures []*watch.Part
 	// omitted counts the rows above the limit, and evicted those of them that are not in memory.
 	omitted, evicted int
 }
@@ -334,15 +301,15 @@ func (vs *views) selectRows(ctx context.Context, f *filter.Filter, limit int) (*
 	if err := v.waitSearch(ctx); err != nil {
 		return nil, err
 	}
-	by := map[string]*captureSelection{}
+	by := map[string]*watch.Part{}
 	out := &selection{}
 	for _, src := range vs.hub.Sources() {
 		if src.ID == "" || by[src.ID] != nil {
 			continue
 		}
-		p := newCaptureSelection(src.ID, src.Path)
-		p.live = src.State == watch.Live || src.State == watch.Growing
-		p.all = f == nil && limit == 0 && src.Path != ""
+		p := watch.NewPart(src.ID, src.Path)
+		p.Live = src.State == watch.Live || src.State == watch.Growing
+		p.All = f == nil && limit == 0 && src.Path != ""
 		by[src.ID] = p
 		out.captures = append(out.captures, p)
 	}
@@ -356,202 +323,16 @@ func (vs *views) selectRows(ctx context.Context, f *filter.Filter, limit int) (*
 		}
 		for _, r := range rows {
 			if p := by[r.Capture.ID]; p != nil {
-				p.add(r)
+				p.Add(r)
 			}
 		}
 		for _, r := range m.Rows() {
 			if p := by[r.Capture.ID]; p != nil {
-				p.addContext(r)
+				p.AddContext(r)
 			}
 		}
 	})
-	out.captures = slices.DeleteFunc(out.captures, func(p *captureSelection) bool { return !p.all && len(p.roots) == 0 })
-	return out, nil
-}
-
-// add adds a row of the timeline and the rows inside it.
-func (cs *captureSelection) add(root *trace.Row) {
-	cs.roots[root.N] = true
-	if root.N == 0 {
-		cs.events[0] = true
-	}
-	for r := range root.All() {
-		for n := range eventsOf(r) {
-			cs.events[n] = true
-		}
-		cs.findings = append(cs.findings, r.Findings...)
-	}
-}
-
-// addContext adds a row as context if it describes the session.
-func (cs *captureSelection) addContext(root *trace.Row) {
-	if !root.DescribesSession() {
-		return
-	}
-	for r := range root.All() {
-		for n := range eventsOf(r) {
-			if _, ok := cs.events[n]; !ok {
-				cs.events[n] = false
-			}
-		}
-	}
-}
-
-// eventsOf yields the numbers of a row's events.
-func eventsOf(r *trace.Row) func(yield func(uint64) bool) {
-	return func(yield func(uint64) bool) {
-		list := append([]uint64{r.N, r.ResponseN}, r.Events...)
-		for _, l := range r.Links {
-			list = append(list, l.N)
-		}
-		if h := r.HTTP; h != nil {
-			list = append(list, h.RequestN, h.ResponseN, h.EndN)
-		}
-		for _, n := range list {
-			if n != 0 && !yield(n) {
-				return
-			}
-		}
-	}
-}
-
-// A redactedReader reads the selected part of a capture as lines in which every secret is
-// redacted, even if the capture is not. It also reads the rest of the capture, to learn secrets
-// that occur there. It is not safe for concurrent use. The caller must close it.
-type redactedReader struct {
-	ctx context.Context
-	// file is nil if the capture has no file.
-	file      *capture.Reader
-	next      func() (*capture.Event, error, bool)
-	stop      func()
-	selection *captureSelection
-	enc       *capture.Encoder
-	buf       bytes.Buffer
-	// missing counts the events that could not be read again.
-	missing int
-}
-
-// openRedacted opens the selected part of a capture.
-func openRedacted(ctx context.Context, hub *watch.Hub, of *captureSelection) (*redactedReader, error) {
-	c := &redactedReader{ctx: ctx, selection: of}
-	c.enc = capture.NewEncoder(&c.buf, nil)
-	events := hubEvents(ctx, hub, of, &c.missing)
-	if of.path != "" {
-		r, err := capture.Open(of.path, nil)
-		if err != nil {
-			return nil, fmt.Errorf("web: %w", err)
-		}
-		c.file, events = r, r.Events()
-	}
-	c.next, c.stop = iter.Pull2(events)
-	return c, nil
-}
-
-// hubEvents yields the selected events of a capture without a file that the hub still has, and
-// counts the others in gone.
-func hubEvents(ctx context.Context, hub *watch.Hub, of *captureSelection, gone *int) iter.Seq2[*capture.Event, error] {
-	return func(yield func(*capture.Event, error) bool) {
-		if h := hub.Head(of.capture); h != nil && !yield(&capture.Event{Kind: capture.KindHead, Head: h, Capture: of.capture, At: h.At}, nil) {
-			return
-		}
-		for _, n := range slices.Sorted(maps.Keys(of.events)) {
-			e, err := hub.Event(ctx, of.capture, n)
-			if errors.Is(err, watch.ErrGone) {
-				*gone++
-				continue
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// Close closes the file.
-func (rr *redactedReader) Close() error {
-	rr.stop()
-	if rr.file == nil {
-		return nil
-	}
-	return rr.file.Close()
-}
-
-// Read implements [io.Reader].
-func (rr *redactedReader) Read(p []byte) (int, error) {
-	for rr.buf.Len() == 0 {
-		if err := rr.ctx.Err(); err != nil {
-			return 0, err
-		}
-		e, err, ok := rr.next()
-		if !ok {
-			return 0, io.EOF
-		}
-		if err != nil {
-			return 0, err
-		}
-		if err := rr.encodeEvent(e); err != nil {
-			return 0, err
-		}
-	}
-	return rr.buf.Read(p)
-}
-
-// encodeEvent writes an event to the buffer if it is selected.
-func (rr *redactedReader) encodeEvent(e *capture.Event) error {
-	if e.Capture != rr.selection.capture { // a file may have several captures
-		return nil
-	}
-	if h := e.Head; e.Kind == capture.KindHead && h != nil && h.Redact == redactOff {
-		head, copied := *h, *e
-		head.Redact = "default"
-		copied.Head = &head
-		e = &copied
-	}
-	if err := errors.Join(rr.enc.Encode(e), rr.enc.Flush()); err != nil {
-		return err
-	}
-	if !rr.wants(e) {
-		rr.buf.Reset()
-	}
-	return nil
-}
-
-const redactOff = "off"
-
-func (rr *redactedReader) wants(e *capture.Event) bool {
-	switch {
-	case e.Kind == capture.KindHead:
-		return true
-	case e.Kind == capture.KindTail:
-		return rr.selection.all // otherwise its numbers would be wrong
-	case e.Kind == capture.KindGap && e.Gap != nil && e.Gap.Why == capture.GapTruncated && rr.selection.live:
-		return false // it is being written
-	}
-	return rr.selection.wants(e.N)
-}
-
-// texts returns texts with the secrets of the capture redacted. It must be called after reading
-// everything, when all secrets are known.
-func (rr *redactedReader) texts(list []string) ([]string, error) {
-	rr.buf.Reset()
-	for i, t := range list {
-		if err := rr.enc.Encode(&capture.Event{Kind: capture.KindNote, N: uint64(i + 1), Data: []byte(t)}); err != nil {
-			return nil, err
-		}
-	}
-	if err := rr.enc.Flush(); err != nil {
-		return nil, err
-	}
-	var out []string
-	for e, err := range capture.NewReader(&rr.buf, nil).Events() {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, string(e.Data))
-	}
-	if len(out) != len(list) {
-		return nil, errors.New("web: texts cannot be redacted")
-	}
+	out.captures = slices.DeleteFunc(out.captures, func(p *watch.Part) bool { return !p.All && len(p.Roots) == 0 })
 	return out, nil
 }
 
@@ -573,7 +354,7 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := "mcpwire"
 	if len(p.captures) == 1 {
-		if h := s.hub.Head(p.captures[0].capture); h != nil {
+		if h := s.hub.Head(p.captures[0].Capture); h != nil {
 			name = h.Name
 		}
 	}
@@ -586,8 +367,8 @@ func (s *Server) serveSave(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func saveCapture(ctx context.Context, w io.Writer, hub *watch.Hub, c *captureSelection) error {
-	lines, err := openRedacted(ctx, hub, c)
+func saveCapture(ctx context.Context, w io.Writer, hub *watch.Hub, c *watch.Part) error {
+	lines, err := c.Open(ctx, hub)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -196,42 +195,24 @@ func (rs *resender) origin(ctx context.Context, p rowRef) (*resend.Origin, []byt
 	if path == "" {
 		return rs.originFromHub(ctx, p)
 	}
-	r, err := capture.Open(path, nil)
-	if err != nil {
-		return nil, nil, fmt.Errorf("web: %w", err)
-	}
-	defer r.Close()
-	return resend.Find(ctx, eventsOfCapture(r.Events(), p.capture), p.session, p.n)
+	return resend.FindFile(ctx, path, p.capture, p.session, p.n)
 }
 
 // originFromHub is like origin for a capture without a file. It fails if the hub no longer has the
 // beginning of the session.
 func (rs *resender) originFromHub(ctx context.Context, p rowRef) (*resend.Origin, []byte, error) {
-	kept, gone := newCaptureSelection(p.capture, ""), 0
+	kept, gone := watch.NewPart(p.capture, ""), 0
 	rs.hub.Read(func(m *trace.Model) {
 		for _, r := range m.Rows() {
 			if r.Capture.ID == p.capture {
-				kept.addContext(r)
+				kept.AddContext(r)
 			}
 		}
 		if r := m.RowOf(p.row.Seq); r != nil {
-			for n := range eventsOf(r) {
-				kept.events[n] = true
-			}
+			kept.Add(r)
 		}
 	})
-	return resend.Find(ctx, hubEvents(ctx, rs.hub, kept, &gone), p.session, p.n)
-}
-
-// eventsOfCapture yields the events of one capture in a file with several.
-func eventsOfCapture(events iter.Seq2[*capture.Event, error], id string) iter.Seq2[*capture.Event, error] {
-	return func(yield func(*capture.Event, error) bool) {
-		for e, err := range events {
-			if (err != nil || e.Capture == id) && !yield(e, err) {
-				return
-			}
-		}
-	}
+	return resend.Find(ctx, kept.EventsFrom(ctx, rs.hub, &gone), p.session, p.n)
 }
 
 // targetText describes the target.
