@@ -60,7 +60,7 @@ func (s Server) Expand(e *Env) (Server, error) {
 	out.Command = x.value("command", s.Command)
 	out.Args = slices.Clone(s.Args)
 	for i, a := range out.Args {
-		out.Args[i] = x.value("args["+itoa(i)+"]", a)
+		out.Args[i] = x.value("args["+strconv.Itoa(i)+"]", a)
 	}
 	out.Env = x.table("env", s.Env, nil)
 	out.Headers = x.table("headers", s.Headers, s.fromEnv)
@@ -253,8 +253,6 @@ const (
 	MaxEnvFileBytes = 1 << 20
 	MaxVariables    = 10_000
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // ReadEnvFile reads a file of lines NAME=VALUE, such as the envFile of VS Code and Cursor. It
 // ignores empty lines, lines that begin with #, and export before a name. A value in single quotes

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"mcpwire/cmd/internal/text/spelling"
@@ -52,7 +53,7 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
-	text := quoteName(e.Target) + " is in " + itoa(len(e.Choices)) + " places: "
+	text := quoteName(e.Target) + " is in " + strconv.Itoa(len(e.Choices)) + " places: "
 	targets := e.Targets()
 	if len(targets) > maxChoices {
 		targets = append(targets[:maxChoices], "…")

@@ -14,8 +14,8 @@ import (
 // A SyntaxError describes an error in a filter, its position and how to fix it.
 type SyntaxError struct {
 	// Column is the position in characters, from 1.
-	Column  int
-	Message string
+	Column  int    `json:"at"`
+	Message string `json:"message"`
 }
 
 func (e *SyntaxError) Error() string {

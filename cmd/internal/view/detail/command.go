@@ -214,7 +214,7 @@ type target struct {
 
 func (d *Detail) target() (*target, error) {
 	if d.isHTTP() {
-		address, note := requestAddress(d.serverURL(), d.requestHead)
+		address, note := requestAddress(d.snapshot.Session.URL, d.requestHead)
 		if address == "" {
 			return nil, fmt.Errorf("%w: the capture does not have the server's URL, which the command needs", ErrNoCommand)
 		}
@@ -236,8 +236,6 @@ func (d *Detail) target() (*target, error) {
 	}
 	return t, nil
 }
-
-func (d *Detail) serverURL() string { return cmp.Or(d.url, d.snapshot.Session.URL) }
 
 // requestAddress returns the URL that a request was sent to. head may be nil.
 func requestAddress(server string, head *capture.Request) (address, note string) {
@@ -324,7 +322,7 @@ func CurlCommand(d *Detail) (*Command, error) {
 	if d.requestHead == nil {
 		return nil, fmt.Errorf("%w: its HTTP request is not in the capture, or belongs to another row", ErrNoCommand)
 	}
-	return CurlRequest(d.serverURL(), d.requestHead, d.Request != nil, d.body)
+	return CurlRequest(d.snapshot.Session.URL, d.requestHead, d.Request != nil, d.body)
 }
 
 // CurlRequest returns any HTTP request as a curl command line. server is the server's URL

@@ -96,10 +96,6 @@ func TestCallTarget(t *testing.T) {
 	if notes := strings.Join(c.Notes, "; "); !strings.Contains(notes, "set MCPWIRE_KEY, MCPWIRE_AUTHORIZATION first") || !strings.Contains(notes, "X-Bad") || !strings.Contains(notes, "JSON strings") {
 		t.Errorf("notes: %s", notes)
 	}
-	c, err = detail.CallCommand(r.detail(t, 2, &detail.Options{URL: "http://localhost:1/"}))
-	if err != nil || !strings.Contains(c.Text, " http://localhost:1/mcp ") {
-		t.Errorf("with a URL of the options: %v, %v", c, err)
-	}
 }
 
 func TestNoCommand(t *testing.T) {

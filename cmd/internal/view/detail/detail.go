@@ -26,8 +26,6 @@ type Options struct {
 	MaxShown int
 	// Hex adds hex dumps to RawEvent.Hex.
 	Hex bool
-	// URL overrides the server's URL in the capture, for [CallCommand] and [CurlCommand].
-	URL string
 }
 
 // A Detail has everything to show about a row, with a section for each tab. Sections that do not
@@ -73,8 +71,6 @@ type Detail struct {
 
 	events   []EventLine
 	snapshot *Snapshot
-	// url is the URL of the server.
-	url string
 	// start is the start of the session's process.
 	start       *capture.Start
 	requestHead *capture.Request
@@ -142,19 +138,13 @@ type Mark struct {
 
 // A Finding is a finding with the texts of its rule.
 type Finding struct {
-	Rule     string `json:"rule"`
-	Severity string `json:"severity"`
+	trace.Finding
 	// Title describes the violation in general.
 	Title string `json:"title,omitempty"`
-	// Message describes this violation.
-	Message string `json:"message"`
 	// Why says why it matters.
 	Why string `json:"why,omitempty"`
 	// Fix says how to fix it.
-	Fix     string `json:"fix,omitempty"`
-	Pointer string `json:"pointer,omitempty"`
-	URL     string `json:"url,omitempty"`
-	Event   uint64 `json:"event"`
+	Fix string `json:"fix,omitempty"`
 }
 
 const (
@@ -180,7 +170,6 @@ func Build(ctx context.Context, src Source, r *Snapshot, opts *Options) (*Detail
 	w.opts.MaxShown = min(w.opts.MaxShown, maxShown)
 	w.rawBytesLeft = 2 * w.opts.MaxShown
 	w.addFindings()
-	w.detail.url = w.opts.URL
 	w.addTiming()
 	for _, n := range w.ownEvents() {
 		if err := w.addEvent(ctx, n); err != nil {
@@ -371,7 +360,10 @@ func (b *builder) addLast(ctx context.Context) error {
 // addFindings adds the findings with the texts of their rules.
 func (b *builder) addFindings() {
 	for _, l := range b.snapshot.Record.Findings {
-		f := Finding{Rule: printable.Line(l.Rule), Severity: printable.Line(l.Severity), Message: printable.Line(l.Message), Pointer: printable.Line(l.Pointer), URL: printable.Line(l.URL), Event: l.Event}
+		f := Finding{Finding: l}
+		for _, s := range []*string{&f.Rule, &f.Severity, &f.Message, &f.Pointer, &f.URL} {
+			*s = printable.Line(*s)
+		}
 		if rule, ok := check.Lookup(l.Rule); ok {
 			f.Title, f.Why, f.Fix = rule.Title, rule.Why, rule.Fix
 			if f.URL == "" {

@@ -20,9 +20,7 @@ type Snapshot struct {
 	ServerTime time.Duration
 	// ClientTime is how long the server waited for the client.
 	ClientTime time.Duration
-	// LastT is the end of the row so far, since the beginning of the capture.
-	LastT time.Duration
-	Done  bool
+	Done       bool
 
 	// HTTP is nil if the row has no HTTP round trip or another row owns it.
 	HTTP       *trace.HTTPInfo
@@ -43,8 +41,6 @@ type Snapshot struct {
 	responseN uint64
 	// lastN is the number of the last round's or last poll's response. Zero means none.
 	lastN uint64
-	// lastIsPoll means that lastN belongs to a poll.
-	lastIsPoll bool
 	// startN is the number of the event that started the session's process.
 	startN       uint64
 	translations []uint64
@@ -88,7 +84,7 @@ const (
 // TakeSnapshot copies the needed parts of a row. The caller must hold the lock of the model.
 func TakeSnapshot(r *trace.Row) *Snapshot {
 	s := &Snapshot{
-		Seq: r.Seq, Record: snapshotRecord(r), T: r.T, Wall: r.Wall(), ServerTime: r.ServerTime(), ClientTime: r.ClientTime, LastT: r.T, Done: r.Done, ResultInfo: r.ResultInfo, Session: r.Session.Card(),
+		Seq: r.Seq, Record: snapshotRecord(r), T: r.T, Wall: r.Wall(), ServerTime: r.ServerTime(), ClientTime: r.ClientTime, Done: r.Done, ResultInfo: r.ResultInfo, Session: r.Session.Card(),
 		Segments: r.AppendSegments(nil), OmittedChildren: r.EvictedChildren, responseN: r.ResponseN, startN: r.Session.StartN,
 	}
 	s.handshakeFailed = r.Method == mcp.MethodInitialize && !slices.ContainsFunc(r.Capture.Sessions(), func(x *trace.Session) bool { return x.Negotiated != "" })
@@ -101,10 +97,9 @@ func TakeSnapshot(r *trace.Row) *Snapshot {
 		s.HTTP = &h
 	}
 	for _, span := range s.Segments {
-		s.LastT = max(s.LastT, span.To)
-	}
-	if !s.Done && len(s.Segments) > 0 {
-		s.Wall = max(s.Wall, s.LastT-s.T)
+		if !s.Done {
+			s.Wall = max(s.Wall, span.To-s.T)
+		}
 	}
 	if r.Kind == trace.Translate {
 		s.translations = append(s.translations, r.N)
@@ -132,10 +127,10 @@ func (s *Snapshot) addChildren(r *trace.Row) {
 		case c.Role == trace.Retry && len(s.Rounds) < maxRounds:
 			s.Rounds = append(s.Rounds, Round{Seq: c.Seq, N: c.N, Response: c.ResponseN, Status: c.Status, FromMS: trace.Millis(c.T - r.T), WallMS: trace.Millis(c.Latency)})
 			if c.ResponseN != 0 {
-				s.lastN, s.lastIsPoll = c.ResponseN, false
+				s.lastN = c.ResponseN
 			}
 		case c.Role == trace.Poll && c.ResponseN != 0 && (c.Method == mcp.MethodTasksGet || c.Method == mcp.MethodTasksResult):
-			s.lastN, s.lastIsPoll = c.ResponseN, true
+			s.lastN = c.ResponseN
 		case c.Kind == trace.Translate && len(s.translations) < maxTranslations:
 			s.translations = append(s.translations, c.N)
 		}

@@ -133,7 +133,7 @@ func (c *chooser) Update(k tea.KeyPressMsg) (cmd tea.Cmd, done bool) {
 // letter handles all other keys: text narrows the list, and one of keys acts on the choice.
 func (c *chooser) letter(k tea.KeyPressMsg) (tea.Cmd, bool) {
 	if len(c.keys) == 0 {
-		if k.Text != "" && len(c.typed) < maxTyped {
+		if k.Text != "" {
 			c.typed += safe(k.Text)
 			c.at = 0
 			c.narrow()
@@ -157,9 +157,6 @@ func (c *chooser) letter(k tea.KeyPressMsg) (tea.Cmd, bool) {
 	}
 	return nil, false
 }
-
-// maxTyped limits what narrows a chooser, in bytes.
-const maxTyped = 200
 
 func (c *chooser) listHeight() int {
 	n := c.height - 3

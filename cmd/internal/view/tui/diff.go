@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/view/detail"
 )
 
 // A diffSide is one of two rows that are compared.
@@ -46,8 +48,8 @@ func (m *model) diffMarked() tea.Cmd {
 	}
 	a, b, s, src := sides[0], sides[1], m.shared, m.src
 	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
-		req := compareEvents(ctx, src, a.capture, a.n, b.capture, b.n)
-		res := compareEvents(ctx, src, a.capture, a.response, b.capture, b.response)
+		req := compareEvents(ctx, src, "request", a.capture, a.n, b.capture, b.n)
+		res := compareEvents(ctx, src, "response", a.capture, a.response, b.capture, b.response)
 		return doneMsg{show: func() *overlay {
 			return newOverlay(s, fmt.Sprintf("#%d and #%d", a.n, b.n), func(r *renderer) []line { return diffLines(r.theme, a, b, req, res) })
 		}}
@@ -62,34 +64,12 @@ type comparison struct {
 }
 
 // compareEvents compares two events. It runs outside the event loop.
-func compareEvents(ctx context.Context, src source, captureA string, a uint64, captureB string, b uint64) comparison {
-	first, whyA := readPayload(ctx, src, captureA, a)
-	second, whyB := readPayload(ctx, src, captureB, b)
-	switch {
-	case a == 0 && b == 0:
+func compareEvents(ctx context.Context, src source, kind, captureA string, a uint64, captureB string, b uint64) comparison {
+	if a == 0 && b == 0 {
 		return comparison{note: "neither has one"}
-	case whyA != "":
-		return comparison{note: "of the first: " + whyA}
-	case whyB != "":
-		return comparison{note: "of the second: " + whyB}
 	}
-	return comparison{changes: jsondiff.Diff(first, second, nil)}
-}
-
-// readPayload returns the payload of an event, or the reason for an error. It runs outside the
-// event loop.
-func readPayload(ctx context.Context, src source, id string, n uint64) (data []byte, why string) {
-	if n == 0 {
-		return nil, "there is none"
-	}
-	e, err := src.Event(ctx, id, n)
-	switch {
-	case err != nil:
-		return nil, err.Error()
-	case e.Cut:
-		return nil, "only the beginning was recorded"
-	}
-	return e.Data, ""
+	changes, notes := detail.Compare(ctx, src, kind, captureA, a, captureB, b)
+	return comparison{changes, strings.Join(notes, "; ")}
 }
 
 func diffLines(t *theme, a, b diffSide, req, res comparison) []line {

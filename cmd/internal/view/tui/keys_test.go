@@ -129,7 +129,7 @@ func TestDiff(t *testing.T) {
 	bubble(t, "diff", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 40)
 		d.keys("g", "j", "j", "j", "j", "m", "j", "j", "j", "j", "m", "d").check()
-		d.has("#8 and #19", "/params/arguments/query", `- "hello world"`, `+ "slow"`, "of the second: there is none")
+		d.has("#8 and #19", "/params/arguments/query", `- "hello world"`, `+ "slow"`, "the second response is missing")
 	})
 }
 

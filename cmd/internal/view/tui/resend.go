@@ -16,6 +16,7 @@ import (
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/playback/resend"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/view/detail"
 	"mcpwire/internal/text/printable"
 )
 
@@ -220,10 +221,10 @@ func (q *resendRequest) compare(ctx context.Context, src source, response []byte
 	if q.response == 0 {
 		return comparison{note: "no recorded response"}
 	}
-	recorded, why := readPayload(ctx, src, q.capture, q.response)
+	recorded, why := detail.ReadPayload(ctx, src, q.capture, q.response)
 	switch {
 	case why != "":
-		return comparison{note: "the recorded response: " + why}
+		return comparison{note: "the recorded response" + why}
 	case response == nil:
 		return comparison{note: "no response now"}
 	}

@@ -81,7 +81,8 @@ type Hub struct {
 	captureOrder []string
 	// sourcesVersion counts the changes of the sources.
 	sourcesVersion uint64
-	progress       progressLimiter
+	// progressNoted is when noteProgress last notified the feeds.
+	progressNoted time.Time
 	// followedTaps are the sockets that have a followTap goroutine.
 	followedTaps map[string]bool
 }

@@ -87,9 +87,9 @@ func eventsOf(r *trace.Row) []uint64 {
 	return slices.DeleteFunc(list, func(n uint64) bool { return n == 0 })
 }
 
-// A RedactedReader reads a part of a capture as lines in which every secret is redacted, even if the
-// capture is not. It also reads the rest of the capture, to learn secrets that occur there. It is
-// not safe for concurrent use. The caller must close it.
+// A RedactedReader reads a part of a capture as lines in which every secret is redacted, even if
+// the capture is not. It also reads the rest of the capture, to learn secrets that occur there. It
+// is not safe for concurrent use. The caller must close it.
 type RedactedReader struct {
 	ctx context.Context
 	// file is nil if the capture has no file.

@@ -121,20 +121,6 @@ const (
 	maxWholes = 1 << 20 // selections until numbers repeat
 )
 
-// noteProgress notifies the feeds of the progress of a hub that reads the files again. It does
-// nothing if it did so shortly before, unless done is set.
-func (h *Hub) noteProgress(done bool) {
-	h.sourcesMu.Lock()
-	due := h.progressDueLocked()
-	if done && !due {
-		h.sourcesVersion++
-	}
-	h.sourcesMu.Unlock()
-	if due || done {
-		h.signalFeeds()
-	}
-}
-
 // Hub returns the hub with the rows of the selection. After [Hub.SelectWhole] it is another hub.
 // Use its [Hub.Read].
 func (s *Selection) Hub() *Hub { return s.hub }

@@ -21,27 +21,28 @@ import (
 	"mcpwire/internal/rpc/traffic"
 )
 
-// A Source describes a capture or running tap that a Hub reads.
+// A Source describes a capture or running tap that a Hub reads. As JSON, it is for the page.
 type Source struct {
 	// ID is the id of the capture, or of the last one in the file. It is empty until known.
-	ID string
+	ID string `json:"id"`
 	// Path is the absolute path of the file. Empty means none. A compressed file is not read while
 	// its tap runs.
-	Path string
+	Path string `json:"path,omitempty"`
 	// Name is the name of the server.
-	Name string
+	Name string `json:"name,omitempty"`
 	// Transport is that of the head. Empty means unknown.
-	Transport capture.Transport
-	State     State
+	Transport capture.Transport `json:"transport,omitempty"`
+	State     State             `json:"state,omitempty"`
 	// Err says why reading failed. Empty means no error.
-	Err string
+	Err string `json:"err,omitempty"`
 	// Read is the number of bytes read so far. Size is the known number of bytes.
-	Read, Size int64
+	Read int64 `json:"read,omitempty"`
+	Size int64 `json:"size,omitempty"`
 	// CanRestart reports whether [Hub.Restart] can succeed.
-	CanRestart bool
+	CanRestart bool `json:"restart,omitempty"`
 	// Intercepted is what the tap holds. It is nil unless the tap runs with --intercept. It must
 	// not be modified.
-	Intercepted *live.Intercepted
+	Intercepted *live.Intercepted `json:"held,omitempty"`
 }
 
 // A State says whether more events may come from a source.
@@ -611,45 +612,39 @@ func (h *Hub) addMultiRowLocked(e *capture.Event, changes []trace.Change) {
 	h.multiRow[eventKey{e.Capture, e.N}] = roots
 }
 
-// progressLimiter limits how often feeds are notified of progress.
-type progressLimiter struct{ last time.Time }
-
-const progressInterval = 250 * time.Millisecond
+const progressInterval = 250 * time.Millisecond // minimum between progress reports
 
 // setProgress sets the bytes read and the size of a source. A size of -1 means unknown.
 func (s *source) setProgress(read, size int64) {
-	h := s.hub
-	h.sourcesMu.Lock()
+	s.hub.sourcesMu.Lock()
 	s.info.Read = read
 	s.info.Size = max(s.info.Size, size, read)
-	due := h.progressDueLocked()
-	h.sourcesMu.Unlock()
-	if due {
-		h.signalFeeds()
-	}
+	s.hub.sourcesMu.Unlock()
+	s.hub.noteProgress(false)
 }
 
 // addProgress adds to the bytes read of a source.
 func (s *source) addProgress(n int64) {
-	h := s.hub
-	h.sourcesMu.Lock()
+	s.hub.sourcesMu.Lock()
 	s.info.Read += n
 	s.info.Size = max(s.info.Size, s.info.Read)
-	due := h.progressDueLocked()
+	s.hub.sourcesMu.Unlock()
+	s.hub.noteProgress(false)
+}
+
+// noteProgress notifies the feeds of the progress of the sources. It does nothing if it did so
+// shortly before, unless done is set.
+func (h *Hub) noteProgress(done bool) {
+	h.sourcesMu.Lock()
+	due := done
+	if now := time.Now(); now.Sub(h.progressNoted) >= progressInterval {
+		h.progressNoted, due = now, true
+	}
+	if due {
+		h.sourcesVersion++
+	}
 	h.sourcesMu.Unlock()
 	if due {
 		h.signalFeeds()
 	}
-}
-
-// progressDueLocked reports whether a progress report is due, and counts it. The caller must hold
-// h.sourcesMu.
-func (h *Hub) progressDueLocked() bool {
-	now := time.Now()
-	if now.Sub(h.progress.last) < progressInterval {
-		return false
-	}
-	h.progress.last = now
-	h.sourcesVersion++
-	return true
 }

@@ -157,19 +157,7 @@
 //	held      what a tap with --intercept holds: a live.Intercepted whose
 //	          messages have no data
 //
-// A CARD is a session: a trace.SessionInfo, as "session" in a DETAIL:
-//
-//	capture   id of the capture
-//	session   number of the session
-//	name      of the server
-//	transport tool exited pid exitCode signal rows
-//	redact    "default" "custom" "off"
-//	era offered answered supported    revisions
-//	client server    {"name","version",
-//	          "capabilities":["tools","tools.listChanged"…]}
-//	command   [ARG…]
-//	next      session of the process that replaced the exited one
-//	first last    RFC 3339
+// A CARD is a session: a trace.SessionInfo, as "session" in a DETAIL.
 //
 // # Other requests
 //
@@ -189,7 +177,7 @@
 // GET /api/copy/SEQ?as=call|curl responds with a command line. Status 422
 // says why that is impossible:
 //
-//	{"text":COMMAND,"notes":[TEXT…]}
+//	{"text":COMMAND,"variables":[NAME…],"notes":[TEXT…]}
 //
 // GET /api/tools responds with {"tools":[STAT…],"methods":[STAT…]}, both
 // always. A STAT is:

@@ -33,7 +33,7 @@ type exportData struct {
 	Exported int64                      `json:"exported"`
 	Rows     []pageRow                  `json:"rows"`
 	Sessions []trace.SessionInfo        `json:"sessions"`
-	Sources  []source                   `json:"sources"`
+	Sources  []watch.Source             `json:"sources"`
 	Tools    toolStats                  `json:"tools"`
 	Facets   trace.Facets               `json:"facets"`
 	Pictures exportedPictures           `json:"pictures"`
@@ -174,11 +174,11 @@ func exportDataOf(ctx context.Context, hub *watch.Hub, p *selection, filter stri
 }
 
 // exportedSources returns the sources without paths, which contain user names.
-func exportedSources(hub *watch.Hub, p *selection) []source {
-	list := []source{}
-	for _, src := range sources(hub) {
+func exportedSources(hub *watch.Hub, p *selection) []watch.Source {
+	list := []watch.Source{}
+	for _, src := range hub.Sources() {
 		if slices.ContainsFunc(p.captures, func(c *watch.Part) bool { return c.Capture == src.ID }) {
-			list = append(list, source{ID: src.ID, Name: src.Name, Transport: src.Transport, State: src.State})
+			list = append(list, watch.Source{ID: src.ID, Name: src.Name, Transport: src.Transport, State: src.State})
 		}
 	}
 	return list

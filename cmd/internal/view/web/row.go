@@ -3,7 +3,6 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"mime"
 	"net/http"
@@ -156,12 +155,6 @@ func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, &rowDetail{d, p.page, d.Events()})
 }
 
-// commandCopy is an exchange as a command.
-type commandCopy struct {
-	Text  string   `json:"text"`
-	Notes []string `json:"notes,omitempty"`
-}
-
 func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) error {
 	as := r.URL.Query().Get("as")
 	write := map[string]func(*detail.Detail) (*detail.Command, error){"call": detail.CallCommand, "curl": detail.CurlCommand}[as]
@@ -183,7 +176,7 @@ func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	return writeJSON(w, commandCopy{c.Text, c.Notes})
+	return writeJSON(w, c)
 }
 
 // servePayload responds with the bytes of an event, as a file that browsers do not show.
@@ -246,41 +239,8 @@ func (s *Server) serveDiff(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := comparison{Request: []jsondiff.Change{}, Response: []jsondiff.Change{}}
-	c.Request = append(c.Request, c.changes(r.Context(), s, "request", a, b, a.n, b.n)...)
-	c.Response = append(c.Response, c.changes(r.Context(), s, "response", a, b, a.responseN, b.responseN)...)
+	request, notes := detail.Compare(r.Context(), s.hub, "request", a.capture, a.n, b.capture, b.n)
+	response, more := detail.Compare(r.Context(), s.hub, "response", a.capture, a.responseN, b.capture, b.responseN)
+	c.Request, c.Response, c.Notes = append(c.Request, request...), append(c.Response, response...), append(notes, more...)
 	return writeJSON(w, c)
-}
-
-// changes compares two events, one of each row. A missing event counts as empty and is noted.
-func (c *comparison) changes(ctx context.Context, s *Server, what string, a, b rowRef, na, nb uint64) []jsondiff.Change {
-	if na == 0 && nb == 0 {
-		return nil
-	}
-	first, whyA := s.payload(ctx, a, na)
-	second, whyB := s.payload(ctx, b, nb)
-	if whyA != "" {
-		c.Notes = append(c.Notes, "the first "+what+whyA)
-	}
-	if whyB != "" {
-		c.Notes = append(c.Notes, "the second "+what+whyB)
-	}
-	if whyA != "" || whyB != "" {
-		return nil
-	}
-	return jsondiff.Diff(first, second, nil)
-}
-
-// payload returns the bytes of an event, or the reason for an error.
-func (s *Server) payload(ctx context.Context, p rowRef, n uint64) (data []byte, why string) {
-	if n == 0 {
-		return nil, " is missing"
-	}
-	e, err := s.hub.Event(ctx, p.capture, n)
-	switch {
-	case err != nil:
-		return nil, " cannot be read: " + err.Error()
-	case e.Cut:
-		return nil, " was recorded in part only: " + strconv.Itoa(len(e.Data)) + " of " + strconv.FormatInt(e.Len, 10) + " bytes"
-	}
-	return e.Data, ""
 }

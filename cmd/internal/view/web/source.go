@@ -17,25 +17,11 @@ import (
 	"mcpwire/cmd/internal/view/watch"
 )
 
-// A source is the JSON form of a watch.Source.
-type source struct {
-	ID        string `json:"id"`
-	Path      string `json:"path,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Transport string `json:"transport,omitempty"`
-	State     string `json:"state,omitempty"`
-	Err       string `json:"err,omitempty"`
-	Read      int64  `json:"read,omitempty"`
-	Size      int64  `json:"size,omitempty"`
-	Restart   bool   `json:"restart,omitempty"`
-	// Held is what the tap holds, without the messages themselves.
-	Held *live.Intercepted `json:"held,omitempty"`
-}
-
-func sources(hub *watch.Hub) []source {
-	list := []source{}
-	for _, s := range hub.Sources() {
-		list = append(list, source{s.ID, s.Path, s.Name, string(s.Transport), string(s.State), s.Err, s.Read, s.Size, s.CanRestart, withoutData(s.Intercepted)})
+// sources returns the sources, without the messages themselves that taps hold.
+func sources(hub *watch.Hub) []watch.Source {
+	list := hub.Sources()
+	for i := range list {
+		list[i].Intercepted = withoutData(list[i].Intercepted)
 	}
 	return list
 }

@@ -29,7 +29,6 @@ const (
 	cardsTick         = time.Second            // between session events
 	keepAliveInterval = 15 * time.Second       // idle time before a keep-alive comment
 	catchUpTime       = 50 * time.Millisecond  // idle time after which the stream is up to date
-	maxFilter         = 4 << 10                // bytes
 )
 
 // A stream sends changes to one page. It pulls them: a slow page receives changes later, and then
@@ -137,9 +136,6 @@ func parseFilter(r *http.Request) (*filter.Filter, error) {
 	text := r.URL.Query().Get("filter")
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
-	}
-	if len(text) > maxFilter {
-		return nil, fail(http.StatusBadRequest, "the filter is too long")
 	}
 	f, err := filter.Parse(text)
 	if err != nil {
@@ -514,24 +510,13 @@ func (c *sentCards) changed(hub *watch.Hub) ([][]byte, error) {
 	return out, nil
 }
 
-// A filterError describes a syntax error and its position.
-type filterError struct {
-	Message string `json:"message"`
-	// At is the position in characters, from 1.
-	At int `json:"at"`
-}
-
 // serveFilter checks a filter. A syntax error has status 200, because people are typing.
 func (s *Server) serveFilter(w http.ResponseWriter, r *http.Request) error {
-	text := r.URL.Query().Get("text")
-	if len(text) > maxFilter {
-		return writeJSON(w, map[string]filterError{"error": {"the filter is too long", 1}})
-	}
-	f, err := filter.Parse(text)
+	f, err := filter.Parse(r.URL.Query().Get("text"))
 	var syntax *filter.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
-		return writeJSON(w, map[string]filterError{"error": {syntax.Message, syntax.Column}})
+		return writeJSON(w, map[string]*filter.SyntaxError{"error": syntax})
 	case err != nil:
 		return err
 	}

@@ -204,7 +204,7 @@ func TestStreamFilterResume(t *testing.T) {
 
 func TestStreamBadFilter(t *testing.T) {
 	s := serve(t, nil, nil)
-	for _, f := range []string{"tool:(", strings.Repeat("x", 5000)} {
+	for _, f := range []string{"tool:(", "dur>x"} {
 		if got := s.get("/api/stream?filter=" + url.QueryEscape(f)); got.status != http.StatusBadRequest || !strings.HasPrefix(got.body, `{"error":{"message":"`) {
 			t.Errorf("filter %.10s: status %d: %s", f, got.status, got.body)
 		}
