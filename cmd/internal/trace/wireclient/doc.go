@@ -8,8 +8,8 @@
 //
 //	Session       one session over any transport: Send, Next, Close
 //	├ Process     a server on a pipe: frames in any framing, standard error, exit
-//	└ HTTP        requests with the usual headers; HeaderMirror sets those that repeat a message
-//	  └ Exchange  one request and its response: a body, or the events of a stream
+//	└ HTTP        requests with the usual headers, and those of a session or of a HeaderMirror
+//	  └ Exchange  one request and its response: a body, or events; Limit bounds a wait
 //
 // A Session reads everything at once and merges it, so it suits a client that is played. With an
 // Exchange, the caller decides when to read, when to give up and which headers to make invalid.

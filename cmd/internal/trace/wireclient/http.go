@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"mcpwire/capture"
 	"mcpwire/internal/era"
@@ -106,15 +107,49 @@ func (c *HTTP) SetSessionHeader(name, value string) {
 	}
 }
 
+// BeginSession stores what later requests need of a legacy session: the session id in the header of
+// the response to initialize, and the negotiated revision. It stores nothing empty.
+func (c *HTTP) BeginSession(h http.Header, version string) {
+	if id := h.Get(HeaderSession); id != "" {
+		c.SetSessionHeader(HeaderSession, id)
+	}
+	if version != "" {
+		c.SetSessionHeader(HeaderVersion, version)
+	}
+}
+
+// EndSession deletes the session, if there is one. q has the URL, and may edit the request.
+func (c *HTTP) EndSession(q Request) {
+	if c.SessionHeader(HeaderSession) == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), deleteTimeout, ErrClientClosed)
+	defer cancel()
+	q.Method = http.MethodDelete
+	x, err := c.NewExchange(ctx, &q)
+	if err != nil {
+		return
+	}
+	for err = x.Do(); err == nil; {
+		_, err = x.Next()
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	x.End(err)
+}
+
 // NewExchange numbers an exchange and records its request, which [Exchange.Do] sends. After it,
 // [Exchange.End] must be called. ctx is for the whole exchange; its cause is the error of what it
 // ends. The error is that of an invalid URL or method.
 func (c *HTTP) NewExchange(ctx context.Context, q *Request) (*Exchange, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	r, err := c.request(ctx, q)
 	if err != nil {
+		cancel(nil)
 		return nil, neterror.WithoutURL(err)
 	}
-	x := &Exchange{http: c, Request: r}
+	x := &Exchange{http: c, Request: r, cancel: cancel}
 	if c.NextExchange != nil {
 		x.N = c.NextExchange()
 	} else {
@@ -194,7 +229,10 @@ type Exchange struct {
 	// Response is the head of the response, or nil before it.
 	Response *http.Response
 
-	http *HTTP
+	http   *HTTP
+	cancel context.CancelCauseFunc
+	// late ends the exchange. It is nil without a limit.
+	late *time.Timer
 	// events reads a stream. It is nil for a body.
 	events *sse.Reader
 	// head is the beginning of the stream.
@@ -202,6 +240,15 @@ type Exchange struct {
 	// bodyRead reports that the body was read.
 	bodyRead bool
 	ended    bool
+}
+
+// Limit lets the exchange end after d, with the error cause. It replaces an earlier limit that has
+// not passed.
+func (x *Exchange) Limit(d time.Duration, cause error) {
+	if x.late != nil {
+		x.late.Stop()
+	}
+	x.late = time.AfterFunc(d, func() { x.cancel(cause) })
 }
 
 // Do sends the request and records the head of the response.
@@ -293,6 +340,20 @@ func (x *Exchange) Next() (*Received, error) {
 	return &Received{N: x.record(e), Data: e.Data, Kind: e.Kind}, err
 }
 
+// Find reads a stream until the first event that want accepts. Of another response, it returns the
+// body, which is empty if there is none.
+func (x *Exchange) Find(want func(*Received) bool) (*Received, error) {
+	for {
+		in, err := x.Next()
+		switch {
+		case err == io.EOF && !x.IsStream():
+			return &Received{}, nil
+		case err != nil || !x.IsStream() || want(in):
+			return in, err
+		}
+	}
+}
+
 func (x *Exchange) nextEvent() (*Received, error) {
 	e, err := x.events.Read()
 	if large, ok := errors.AsType[*sse.TooLargeError](err); ok {
@@ -327,9 +388,13 @@ func (x *Exchange) End(why error) {
 		e.Data = []byte(clip.String(why.Error(), 300))
 	}
 	x.record(e)
+	if x.late != nil {
+		x.late.Stop()
+	}
 	if x.Response != nil {
 		x.Response.Body.Close()
 	}
+	x.cancel(nil)
 }
 
 func (x *Exchange) record(e *capture.Event) uint64 {

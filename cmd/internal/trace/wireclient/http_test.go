@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -191,6 +193,105 @@ func TestExchangeCause(t *testing.T) {
 		t.Errorf("the status is %d without a response", x.Status())
 	}
 	x.End(nil)
+}
+
+// TestLimit shows that the latest limit of an exchange ends it.
+func TestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		c := &HTTP{MaxMessage: 50, Transport: roundTrip(func(q *http.Request) (*http.Response, error) {
+			context.AfterFunc(q.Context(), func() { w.CloseWithError(q.Context().Err()) })
+			return respond(200, "text/event-stream", r)(q)
+		})}
+		x, err := c.NewExchange(t.Context(), &Request{Method: http.MethodGet, URL: "http://localhost/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.End(nil)
+		late, idle := errors.New("late"), errors.New("idle")
+		x.Limit(time.Second, late)
+		if err := x.Do(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for range 3 {
+			x.Limit(700*time.Millisecond, idle)
+			time.Sleep(600 * time.Millisecond)
+		}
+		if _, err := x.Next(); err != idle || time.Since(began) != 1900*time.Millisecond {
+			t.Errorf("the error is %v after %v, want %v after 1.9s", err, time.Since(began), idle)
+		}
+	})
+}
+
+func TestFind(t *testing.T) {
+	const stream = "event: endpoint\ndata: /m\n\ndata: 1\n\ndata: 2\n\n"
+	for _, tt := range []struct {
+		name, kind, body, data, want string
+		err                          error
+	}{
+		{"first", "text/event-stream", stream, "/m", "/m", nil},
+		{"later", "text/event-stream", stream, "2", "2", nil},
+		{"none", "text/event-stream", stream, "3", "", io.EOF},
+		{"body", "application/json", "{}", "3", "{}", nil},
+		{"no body", "application/json", "", "3", "", nil},
+		{"large body", "text/plain", strings.Repeat("x", 51), "3", strings.Repeat("x", 50), ErrTooLarge},
+	} {
+		c := &HTTP{Transport: respond(200, tt.kind, strings.NewReader(tt.body)), MaxMessage: 50}
+		x, err := c.NewExchange(t.Context(), &Request{URL: "http://localhost/"})
+		if err == nil {
+			err = x.Do()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := x.Find(func(in *Received) bool { return string(in.Data) == tt.data })
+		x.End(nil)
+		if in == nil {
+			in = &Received{}
+		}
+		if string(in.Data) != tt.want || !errors.Is(err, tt.err) {
+			t.Errorf("%s: %q, %v, want %q, %v", tt.name, in.Data, err, tt.want, tt.err)
+		}
+	}
+}
+
+// TestHTTPSession shows the headers of a legacy session, and that it is deleted once if it has an
+// id.
+func TestHTTPSession(t *testing.T) {
+	for _, tt := range []struct {
+		name, id, version string
+		want              []string
+	}{
+		{"with an id", "S1", "2025-11-25", []string{"POST S1 2025-11-25", "DELETE S1 2025-11-25 edited"}},
+		{"without the header of the revision", "S1", "", []string{"POST S1 ", "DELETE S1  edited"}},
+		{"without an id", "", "2025-11-25", []string{"POST  2025-11-25"}},
+	} {
+		var got []string
+		c := &HTTP{MaxMessage: 50}
+		c.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			line := r.Method + " " + r.Header.Get(HeaderSession) + " " + r.Header.Get(HeaderVersion)
+			if r.Header.Get("X-Edit") != "" {
+				line += " edited"
+			}
+			got = append(got, line)
+			return respond(200, "", strings.NewReader(""))(r)
+		})
+		c.BeginSession(http.Header{HeaderSession: {tt.id}}, tt.version)
+		x, err := c.NewExchange(t.Context(), &Request{URL: "http://localhost/", Body: []byte("{}")})
+		if err == nil {
+			err = x.Do()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.End(nil)
+		c.BeginSession(nil, "")
+		c.EndSession(Request{URL: "http://localhost/", Edit: func(r *http.Request) { r.Header.Set("X-Edit", "1") }})
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: requests (-want +got):\n%s", tt.name, diff)
+		}
+	}
 }
 
 func TestEndpoint(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/net/sse"
-	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -211,21 +210,11 @@ func (hc *httpConn) close() {
 	wait.Closed(drained, drainTimeout)
 	hc.cancel(ErrClientClosed)
 	hc.s.wg.Wait()
-	hc.deleteSession()
+	if hc.s.target.Transport != capture.TransportSSE {
+		hc.http.EndSession(Request{URL: hc.s.target.URL.String()})
+	}
 	if hc.ownTransport != nil {
 		hc.ownTransport.CloseIdleConnections()
-	}
-}
-
-// deleteSession ends a legacy session, if there is one.
-func (hc *httpConn) deleteSession() {
-	if hc.s.target.Transport == capture.TransportSSE || hc.http.SessionHeader(HeaderSession) == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), deleteTimeout, ErrClientClosed)
-	defer cancel()
-	if x, err := hc.newExchange(ctx, &Request{Method: http.MethodDelete, URL: hc.s.target.URL.String()}); err == nil {
-		x.run()
 	}
 }
 
@@ -275,8 +264,8 @@ func (x *sessionExchange) endError() error {
 
 // read reads the response to its end.
 func (x *sessionExchange) read() error {
-	if id := x.Response.Header.Get(HeaderSession); x.isInitialize && id != "" {
-		x.conn.http.SetSessionHeader(HeaderSession, id)
+	if x.isInitialize {
+		x.conn.http.BeginSession(x.Response.Header, "")
 	}
 	if x.gotHead != nil {
 		close(x.gotHead)
@@ -322,26 +311,16 @@ func (x *sessionExchange) handle(in *Received) error {
 	}
 	list := Messages(in.Data)
 	// Set the header before delivery, since the next message needs it.
-	if x.isInitialize {
-		x.setVersion(list)
+	for i := range list {
+		if x.isInitialize {
+			x.conn.http.BeginSession(nil, jsonwire.Text(jsonwire.Lookup(list[i].Result, "protocolVersion")))
+		}
 	}
 	x.pending.Resolve(list, len(x.pending) == 1)
 	if in.N > 0 && (!x.isSSEStream || x.conn.hasEndpoint()) { // Open does not read
 		s.deliver(&Incoming{N: in.N, Exchange: x.N, Status: x.Status(), Data: in.Data})
 	}
 	return x.sessionError()
-}
-
-// setVersion stores the negotiated revision of later requests.
-func (x *sessionExchange) setVersion(list []jsonrpc.Message) {
-	for _, m := range list {
-		if m.Kind != jsonrpc.KindResponse {
-			continue
-		}
-		if version := jsonwire.Text(jsonwire.Lookup(m.Result, "protocolVersion")); version != "" {
-			x.conn.http.SetSessionHeader(HeaderVersion, version)
-		}
-	}
 }
 
 // sessionError returns the error with which the session has ended. A session that is being closed
