@@ -3,7 +3,6 @@ package call
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -154,6 +153,7 @@ type envelope struct {
 	// version is the protocol version in _meta, which modern requests have.
 	version string
 	answer  bool
+	isError bool
 	json    bool
 }
 
@@ -175,28 +175,16 @@ func envelopes(message []byte) []envelope {
 }
 
 func newEnvelope(message []byte) envelope {
-	v := envelope{json: true}
-	if message[0] != '{' {
-		return v
-	}
-	var m struct {
-		ID     json.RawMessage
-		Method any
-		Params struct {
-			Meta struct {
-				Version any `json:"io.modelcontextprotocol/protocolVersion"`
-			} `json:"_meta"`
-		}
-		Result, Error json.RawMessage
-	}
 	// Members of another type stay empty; the rest is read.
-	_ = json.Unmarshal(message, &m)
-	v.method, _ = m.Method.(string)
-	v.version, _ = m.Params.Meta.Version.(string)
-	if len(m.ID) > 0 && string(m.ID) != "null" {
-		v.id = jsonrpc.ID(m.ID)
+	v := envelope{
+		json: true, id: jsonrpc.ID(jsonwire.Lookup(message, "id")), method: jsonwire.Text(jsonwire.Lookup(message, "method")),
+		version: jsonwire.Text(jsonwire.Lookup(message, "params", "_meta", mcp.MetaProtocolVersion)),
 	}
-	v.answer = v.method == "" && (m.Result != nil || m.Error != nil)
+	if v.id.IsNull() {
+		v.id = nil
+	}
+	v.isError = v.method == "" && jsonwire.Lookup(message, "error") != nil
+	v.answer = v.isError || v.method == "" && jsonwire.Lookup(message, "result") != nil
 	return v
 }
 
@@ -216,17 +204,12 @@ func describe(message []byte) string {
 		return "request " + id + " " + method
 	case v.method != "":
 		return "notification " + method
-	case v.answer && bytes.Contains(message, []byte(`"error"`)) && newAnswerIsError(message):
+	case v.isError:
 		return "error " + id
 	case v.answer:
 		return "response " + id
 	}
 	return "not a message"
-}
-
-func newAnswerIsError(message []byte) bool {
-	var m jsonrpc.Message
-	return jsonrpc.Parse(message, &m, 0) == nil && m.Kind == jsonrpc.KindError
 }
 
 // init returns the revision of the handshake that opens the session, or RevisionNone for no
@@ -355,6 +338,9 @@ func (o *outstanding) missing(v *sender, d *targets.Dialer) error {
 	}
 	return exit.Fail(exit.Unreachable, "timeout", "--wait allows more time", d.WithTail(fmt.Errorf("no response to %s, and nothing else for %v", what, v.wait)))
 }
+
+// initialized ends a handshake.
+var initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
 
 // greeted reads and notes the answer to initialize, and returns the revision that the server
 // selected.

@@ -45,96 +45,85 @@ func (v *sender) sendHTTP(ctx context.Context, d *targets.Dialer, r mcp.Revision
 		if err := p.handshake(ctx, r); err != nil {
 			return err
 		}
-		defer p.endSession(ctx)
+		defer p.EndSession(wireclient.Request{URL: p.url})
 	}
 	v.began = time.Now()
 	for _, m := range v.messages {
-		if err := p.post(ctx, m); err != nil {
+		v.sent(m, "POST ")
+		if err := p.post(ctx, m, newOutstanding([][]byte{m})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// An httpReply is the response to a request.
-type httpReply struct {
-	*wireclient.Exchange
-	// cancel ends the response with the given error.
-	cancel context.CancelCauseFunc
-}
-
-func (r *httpReply) close() {
-	r.End(nil)
-	r.cancel(nil)
-}
-
-// exchange sends a request and returns the response, which the caller closes. The response header
-// must arrive within --timeout.
-func (p *poster) exchange(ctx context.Context, q *wireclient.Request) (*httpReply, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	x, err := p.NewExchange(ctx, q)
+// exchange sends a request, a POST if it has a body, and returns the response, which the caller
+// ends. The response header must arrive within --timeout.
+func (p *poster) exchange(ctx context.Context, method string, body []byte) (*wireclient.Exchange, error) {
+	x, err := p.NewExchange(ctx, &wireclient.Request{Method: method, URL: p.url, Body: body})
 	if err != nil {
-		cancel(nil)
 		return nil, exit.Usagef("send: bad URL: %s", p.d.Target.Name)
 	}
-	r := &httpReply{x, cancel}
-	late := r.cancelAfter(targets.OrForever(p.d.Flags.Timeout), context.DeadlineExceeded)
-	err = x.Do()
-	late.Stop()
-	if err != nil {
-		r.close()
+	x.Limit(targets.OrForever(p.d.Flags.Timeout), context.DeadlineExceeded)
+	if err := x.Do(); err != nil {
+		x.End(nil)
 		return nil, err
 	}
-	return r, nil
+	return x, nil
 }
 
-func (r *httpReply) cancelAfter(d time.Duration, cause error) *time.Timer {
-	return time.AfterFunc(d, func() { r.cancel(cause) })
-}
-
-// post sends one message and prints the response.
-func (p *poster) post(ctx context.Context, message []byte) error {
-	p.v.sent(message, "POST ")
-	r, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: message})
+// post sends a message and prints the response. open is nil if the server responds on another
+// stream: the response to the request is then printed only if it rejects the message.
+func (p *poster) post(ctx context.Context, message []byte, open *outstanding) error {
+	x, err := p.exchange(ctx, http.MethodPost, message)
 	if err != nil {
 		return err
 	}
-	defer r.close()
-	p.status(r)
-	open := newOutstanding([][]byte{message})
-	if r.IsStream() {
-		return p.events(r, open)
+	defer x.End(nil)
+	accepted := x.Status()/100 == 2
+	if open == nil && accepted {
+		return nil
 	}
-	body, err := p.body(r)
-	if err != nil {
+	p.status(x)
+	if open != nil && x.IsStream() {
+		return p.events(x, open)
+	}
+	body, err := p.answer(x)
+	switch {
+	case err != nil:
 		return err
+	case len(body) > 0:
+		return p.v.received(bytes.TrimRight(body, "\r\n"), "")
+	case accepted:
+		open.ended = true
+		return open.missing(p.v, p.d)
 	}
-	if len(body) == 0 {
-		if open.ended = r.Status()/100 == 2; open.ended {
-			return open.missing(p.v, p.d)
-		}
-		return nil // the status is the answer
-	}
-	return p.v.received(bytes.TrimRight(body, "\r\n"), "")
+	return nil // the status is the answer
 }
 
-// body reads the body of a response, which must arrive within --timeout.
-func (p *poster) body(r *httpReply) ([]byte, error) {
-	late := r.cancelAfter(targets.OrForever(p.d.Flags.Timeout), context.DeadlineExceeded)
-	defer late.Stop()
-	in, err := r.Next()
-	if err == io.EOF {
-		return nil, nil
-	}
-	if err != nil {
+// answer returns the body of a response, or the first response in an event stream. It must arrive
+// within --timeout.
+func (p *poster) answer(x *wireclient.Exchange) ([]byte, error) {
+	x.Limit(targets.OrForever(p.d.Flags.Timeout), context.DeadlineExceeded)
+	in, err := x.Find(isAnswer)
+	switch {
+	case err != nil && x.IsStream():
+		return nil, fmt.Errorf("the stream ended before the response: %w", err)
+	case err != nil:
 		return nil, err
 	}
 	return in.Data, nil
 }
 
+// isAnswer reports whether an event has one response.
+func isAnswer(in *wireclient.Received) bool {
+	list := envelopes(in.Data)
+	return len(list) == 1 && list[0].answer
+}
+
 // status prints a note about the head of a response.
-func (p *poster) status(r *httpReply) {
-	resp := r.Response
+func (p *poster) status(x *wireclient.Exchange) {
+	resp := x.Response
 	kind := ""
 	if v := resp.Header.Get("Content-Type"); v != "" {
 		kind = "  " + safe.Clip(v, 100)
@@ -155,33 +144,29 @@ var errIdle = errors.New("idle")
 
 // events prints the events of a stream until all answers have arrived or the stream is idle or
 // ends.
-func (p *poster) events(r *httpReply, open *outstanding) error {
-	idle := r.cancelAfter(p.v.wait, errIdle)
-	defer idle.Stop()
+func (p *poster) events(x *wireclient.Exchange, open *outstanding) error {
 	for {
-		in, err := r.Next()
+		x.Limit(p.v.wait, errIdle)
+		in, err := x.Next()
 		switch {
 		case errors.Is(err, errIdle):
 			return open.missing(p.v, p.d)
 		case errors.Is(err, sse.ErrTooLarge):
 			p.d.Notes.Linef("← %9s  %s", p.v.clock(), safe.Line(err.Error()))
-			continue
 		case err == io.EOF:
 			open.ended = true
 			return open.missing(p.v, p.d)
 		case err != nil:
 			return err
-		}
-		idle.Reset(p.v.wait)
-		if len(in.Data) == 0 {
+		case len(in.Data) == 0:
 			p.d.Notes.Linef("← %9s  event without data%s", p.v.clock(), sseText(in.SSE))
-			continue
-		}
-		if err := p.v.received(in.Data, "event"+sseText(in.SSE)+" "); err != nil {
-			return err
-		}
-		if open.take(in.Data, p.v.count) {
-			return nil
+		default:
+			if err := p.v.received(in.Data, "event"+sseText(in.SSE)+" "); err != nil {
+				return err
+			}
+			if open.take(in.Data, p.v.count) {
+				return nil
+			}
 		}
 	}
 }
@@ -203,114 +188,69 @@ func sseText(e *capture.SSE) string {
 
 // handshake opens a legacy session and keeps its headers for later requests.
 func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
-	first, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: targets.InitializeRequest(r)})
+	x, err := p.exchange(ctx, http.MethodPost, targets.HandshakeRequest(r))
 	if err != nil {
 		return err
 	}
-	defer first.close()
-	answer, err := p.firstMessage(first)
+	defer x.End(nil)
+	answer, err := p.answer(x)
 	if err != nil {
 		return err
 	}
-	if first.Status() != http.StatusOK {
-		return p.refused(first, answer)
+	if x.Status() != http.StatusOK {
+		return p.refused(x, answer)
 	}
 	version, err := p.v.greeted(answer)
 	if err != nil {
 		return err
 	}
-	p.SetSessionHeader(wireclient.HeaderVersion, version)
-	if id := first.Response.Header.Get(wireclient.HeaderSession); id != "" {
-		p.SetSessionHeader(wireclient.HeaderSession, id)
-	}
-	done, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)})
+	p.BeginSession(x.Response.Header, version)
+	done, err := p.exchange(ctx, http.MethodPost, initialized)
 	if err != nil {
 		return err
 	}
-	done.close()
+	done.End(nil)
 	return nil
 }
 
 // refused returns the error for a server that rejects initialize.
-func (p *poster) refused(r *httpReply, body []byte) error {
-	f := &exit.Failure{Status: exit.Unreachable, Code: "http_status", HTTPStatus: r.Status(), Hint: "--no-init and --protocol modern skip the handshake"}
-	if r.Status() == http.StatusUnauthorized || r.Status() == http.StatusForbidden {
+func (p *poster) refused(x *wireclient.Exchange, body []byte) error {
+	f := &exit.Failure{Status: exit.Unreachable, Code: "http_status", HTTPStatus: x.Status(), Hint: "--no-init and --protocol modern skip the handshake"}
+	if x.Status() == http.StatusUnauthorized || x.Status() == http.StatusForbidden {
 		f.Status, f.Code = exit.Auth, "auth_required"
 	}
 	f.URL = targets.SafeURL(p.d.Target.URL)
-	f.Err = fmt.Errorf("the response to initialize has HTTP status %d: %s", r.Status(), safe.Clip(string(body), 300))
+	f.Err = fmt.Errorf("the response to initialize has HTTP status %d: %s", x.Status(), safe.Clip(string(body), 300))
 	return f
-}
-
-// firstMessage returns the body of a response, or the first response in an event stream.
-func (p *poster) firstMessage(r *httpReply) ([]byte, error) {
-	if !r.IsStream() {
-		return p.body(r)
-	}
-	late := r.cancelAfter(targets.OrForever(p.d.Flags.Timeout), context.DeadlineExceeded)
-	defer late.Stop()
-	answer, err := firstAnswer(r)
-	if err != nil {
-		return nil, fmt.Errorf("the stream ended before the response: %w", err)
-	}
-	return answer, nil
-}
-
-// firstAnswer returns the first response in an event stream.
-func firstAnswer(r *httpReply) ([]byte, error) {
-	for {
-		in, err := r.Next()
-		if err != nil {
-			return nil, err
-		}
-		if list := envelopes(in.Data); len(list) == 1 && list[0].answer {
-			return in.Data, nil
-		}
-	}
-}
-
-// endSession ends a legacy session. It ignores errors.
-func (p *poster) endSession(ctx context.Context) {
-	if p.SessionHeader(wireclient.HeaderSession) == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), targets.TermWait)
-	defer cancel()
-	if x, err := p.NewExchange(ctx, &wireclient.Request{Method: http.MethodDelete, URL: p.url}); err == nil {
-		x.End(x.Do())
-	}
 }
 
 // sendSSE sends over the HTTP+SSE transport, where answers arrive on a stream
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
 func (p *poster) sendSSE(ctx context.Context, r mcp.Revision) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := p.exchange(ctx, &wireclient.Request{Method: http.MethodGet, URL: p.url})
+	stream, err := p.exchange(ctx, http.MethodGet, nil)
 	if err != nil {
 		return err
 	}
-	defer stream.close()
+	defer stream.End(nil)
 	p.status(stream)
 	if stream.Status() != http.StatusOK || !stream.IsStream() {
-		body, _ := p.firstMessage(stream) // for the message only
+		body, _ := p.answer(stream) // for the message only
 		return p.refused(stream, body)
 	}
-	late := stream.cancelAfter(targets.OrForever(p.d.Flags.ConnectTimeout), context.DeadlineExceeded)
-	err = p.endpoint(stream)
-	if err == nil && r != mcp.RevisionNone {
-		err = p.handshakeSSE(ctx, stream, r)
-	}
-	if !late.Stop() && err != nil {
-		err = context.DeadlineExceeded
-	}
-	if err != nil {
+	stream.Limit(targets.OrForever(p.d.Flags.ConnectTimeout), context.DeadlineExceeded)
+	if err := p.endpoint(stream); err != nil {
 		return err
 	}
+	if r != mcp.RevisionNone {
+		if err := p.handshakeSSE(ctx, stream, r); err != nil {
+			return err
+		}
+	}
+	stream.Limit(targets.OrForever(0), nil)
 	p.v.began = time.Now()
 	for _, m := range p.v.messages {
 		p.v.sent(m, "POST ")
-		if err := p.postSSE(ctx, m); err != nil {
+		if err := p.post(ctx, m, nil); err != nil {
 			return err
 		}
 	}
@@ -318,58 +258,34 @@ func (p *poster) sendSSE(ctx context.Context, r mcp.Revision) error {
 }
 
 // endpoint reads the URL to post messages to, which must have the server's origin.
-func (p *poster) endpoint(stream *httpReply) error {
-	for {
-		in, err := stream.Next()
-		if err != nil {
-			return fmt.Errorf("the stream ended before the endpoint event: %w", err)
-		}
-		if in.SSE.Event != wireclient.EventEndpoint {
-			continue
-		}
-		base, err := url.Parse(p.url)
-		if err != nil {
-			return err
-		}
-		to, err := wireclient.Endpoint(base, in.Data)
-		if err != nil {
-			return fmt.Errorf("the endpoint event names another origin: %s", safe.Clip(string(in.Data), 200))
-		}
-		p.url = to.String()
-		p.d.Notes.Linef("endpoint: %s", targets.SafeURL(p.url))
-		return nil
+func (p *poster) endpoint(stream *wireclient.Exchange) error {
+	in, err := stream.Find(func(in *wireclient.Received) bool { return in.SSE.Event == wireclient.EventEndpoint })
+	if err != nil {
+		return fmt.Errorf("the stream ended before the endpoint event: %w", err)
 	}
-}
-
-func (p *poster) handshakeSSE(ctx context.Context, stream *httpReply, r mcp.Revision) error {
-	if err := p.postSSE(ctx, targets.InitializeRequest(r)); err != nil {
+	base, err := url.Parse(p.url)
+	if err != nil {
 		return err
 	}
-	answer, err := firstAnswer(stream)
+	to, err := wireclient.Endpoint(base, in.Data)
+	if err != nil {
+		return fmt.Errorf("the endpoint event names another origin: %s", safe.Clip(string(in.Data), 200))
+	}
+	p.url = to.String()
+	p.d.Notes.Linef("endpoint: %s", targets.SafeURL(p.url))
+	return nil
+}
+
+func (p *poster) handshakeSSE(ctx context.Context, stream *wireclient.Exchange, r mcp.Revision) error {
+	if err := p.post(ctx, targets.HandshakeRequest(r), nil); err != nil {
+		return err
+	}
+	in, err := stream.Find(isAnswer)
 	if err != nil {
 		return fmt.Errorf("the stream ended before the response to initialize: %w", err)
 	}
-	if _, err := p.v.greeted(answer); err != nil {
+	if _, err := p.v.greeted(in.Data); err != nil {
 		return err
 	}
-	return p.postSSE(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
-}
-
-// postSSE posts a message. The answer arrives on the stream; the response is printed only if it
-// rejects the message.
-func (p *poster) postSSE(ctx context.Context, message []byte) error {
-	r, err := p.exchange(ctx, &wireclient.Request{URL: p.url, Body: message})
-	if err != nil {
-		return err
-	}
-	defer r.close()
-	if r.Status()/100 == 2 {
-		return nil
-	}
-	p.status(r)
-	body, err := p.firstMessage(r)
-	if err != nil || len(body) == 0 {
-		return err
-	}
-	return p.v.received(bytes.TrimRight(body, "\r\n"), "")
+	return p.post(ctx, initialized, nil)
 }

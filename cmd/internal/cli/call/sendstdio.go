@@ -64,7 +64,7 @@ func (v *sender) sendStdio(ctx context.Context, d *targets.Dialer, r mcp.Revisio
 
 // handshake opens a legacy session.
 func (v *sender) handshake(ctx context.Context, d *targets.Dialer, p *pipe, r mcp.Revision) error {
-	if _, err := p.Send(ctx, targets.InitializeRequest(r), p.framing, nil); err != nil {
+	if _, err := p.Send(ctx, targets.HandshakeRequest(r), p.framing, nil); err != nil {
 		return err
 	}
 	timer := time.NewTimer(targets.OrForever(d.Flags.ConnectTimeout))
@@ -82,7 +82,7 @@ func (v *sender) handshake(ctx context.Context, d *targets.Dialer, p *pipe, r mc
 				if _, err := v.greeted(in.Text); err != nil {
 					return err
 				}
-				_, err := p.Send(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), p.framing, nil)
+				_, err := p.Send(ctx, initialized, p.framing, nil)
 				return err
 			}
 			if err := v.received(in.Text, ""); err != nil {

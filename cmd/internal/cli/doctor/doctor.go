@@ -245,9 +245,7 @@ const bearer = "Authorization: Bearer ${TOKEN}"
 // newestFirst returns the revisions to try: the modern ones, then those that hosts propose.
 func newestFirst() []mcp.Revision {
 	list := mcp.Revisions()
-	for i, j := 0, len(list)-1; i < j; i, j = i+1, j-1 {
-		list[i], list[j] = list[j], list[i]
-	}
+	slices.Reverse(list)
 	return list
 }
 

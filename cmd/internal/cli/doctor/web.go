@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"mcpwire/capture"
-	"mcpwire/cmd/internal/build"
 	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
@@ -117,52 +116,38 @@ func (doc *doctor) host() string {
 
 // postHandshake posts a handshake and ends the session that it opens.
 func (doc *doctor) postHandshake(ctx context.Context, rev mcp.Revision, tweak func(*http.Request)) webReply {
-	body := targets.InitializeRequest(rev)
-	if rev.Modern() {
-		body = discoverRequest(rev)
-	}
 	limited, cancel := context.WithTimeout(ctx, doc.connect)
 	defer cancel()
-	r := doc.send(limited, http.MethodPost, doc.d.Target.URL, body, tweak)
-	if id := r.header.Get("Mcp-Session-Id"); id != "" {
-		doc.send(ctx, http.MethodDelete, doc.d.Target.URL, nil, func(q *http.Request) {
-			q.Header.Set("Mcp-Session-Id", id)
-			q.Header.Set("MCP-Protocol-Version", rev.String())
-		})
-	}
+	r := doc.send(limited, &wireclient.Request{URL: doc.d.Target.URL, Body: targets.HandshakeRequest(rev), Edit: tweak})
+	c := doc.d.RawHTTP(maxLook)
+	c.BeginSession(r.header, rev.String())
+	c.EndSession(wireclient.Request{URL: doc.d.Target.URL})
 	return r
 }
 
-// discoverRequest returns server/discover with the metadata of every modern request
-// (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
-func discoverRequest(rev mcp.Revision) []byte {
-	meta, err := json.Marshal(map[string]any{"_meta": map[string]any{
-		mcp.MetaProtocolVersion: rev.String(), mcp.MetaClientCapabilities: map[string]any{},
-		mcp.MetaClientInfo: map[string]string{"name": "mcpwire", "version": build.Version()},
-	}})
-	if err != nil {
-		return nil // cannot fail
-	}
-	return jsonrpc.AppendRequest(nil, jsonrpc.IntID(1), mcp.MethodDiscover, meta)
-}
-
 // send makes one request and reads its response. From an event stream it reads the first response.
-func (doc *doctor) send(ctx context.Context, method, address string, body []byte, tweak func(*http.Request)) webReply {
-	ctx, cancel := context.WithTimeout(ctx, max(doc.wait, doc.connect))
-	defer cancel()
+func (doc *doctor) send(ctx context.Context, q *wireclient.Request) webReply {
 	c := doc.d.RawHTTP(maxLook)
 	c.MaxStream = maxLook
-	x, err := c.NewExchange(ctx, &wireclient.Request{Method: method, URL: address, Body: body, Edit: tweak})
+	x, err := c.NewExchange(ctx, q)
 	if err != nil {
 		return webReply{err: err}
 	}
 	defer x.End(nil)
+	x.Limit(max(doc.wait, doc.connect), context.DeadlineExceeded)
 	start := time.Now()
 	if err := x.Do(); err != nil {
 		return webReply{err: kit.Innermost(err), took: time.Since(start)}
 	}
 	r := webReply{status: x.Status(), header: x.Response.Header, head: time.Since(start)}
-	if r.body, r.err = firstReply(x); r.err != nil && x.IsStream() {
+	in, err := x.Find(isReply)
+	if in != nil {
+		r.body = in.Data
+	}
+	if !errors.Is(err, wireclient.ErrTooLarge) || in == nil { // the beginning is sufficient
+		r.err = err
+	}
+	if err != nil && x.IsStream() {
 		r.stream, r.events = streamFault(x.Head()), bytes.Contains(x.Head(), []byte("data:"))
 	}
 	r.took = time.Since(start)
@@ -173,30 +158,11 @@ func (doc *doctor) send(ctx context.Context, method, address string, body []byte
 	return r
 }
 
-// firstReply returns the body, or the beginning of a long one. In an event stream it is the data of
-// the first event that is a response or names the endpoint.
-func firstReply(x *wireclient.Exchange) ([]byte, error) {
-	if !x.IsStream() {
-		in, err := x.Next()
-		if err == io.EOF || in != nil && errors.Is(err, wireclient.ErrTooLarge) {
-			err = nil
-		}
-		if in == nil {
-			return nil, err
-		}
-		return in.Data, err
-	}
-	for {
-		in, err := x.Next()
-		if err != nil {
-			return nil, err
-		}
-		// As in clients, only the data of unnamed events are messages.
-		var m jsonrpc.Message
-		if in.SSE.Event == wireclient.EventEndpoint || in.Kind == capture.KindMessage && jsonrpc.Parse(in.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) {
-			return in.Data, nil
-		}
-	}
+// isReply reports whether an event is a response or names the endpoint. As in clients, only the
+// data of unnamed events are messages.
+func isReply(in *wireclient.Received) bool {
+	var m jsonrpc.Message
+	return in.SSE.Event == wireclient.EventEndpoint || in.Kind == capture.KindMessage && jsonrpc.Parse(in.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError)
 }
 
 var (
@@ -466,7 +432,7 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess))
-		found := doc.send(limited, http.MethodPost, other.String(), targets.InitializeRequest(newestLegacy()), nil)
+		found := doc.send(limited, &wireclient.Request{URL: other.String(), Body: targets.HandshakeRequest(mcp.LatestLegacyRevision)})
 		cancel()
 		if bytes.Equal(found.body, r.body) && found.status == r.status {
 			continue // it responds so everywhere
@@ -504,15 +470,6 @@ func (doc *doctor) elsewhere(ctx context.Context, s *doctorSection, r *webReply,
 	doc.report.nextOnce("with the right URL", kit.PlainArgs("mcpwire", "doctor", "URL")...)
 }
 
-func newestLegacy() mcp.Revision {
-	for _, r := range newestFirst() {
-		if !r.Modern() {
-			return r
-		}
-	}
-	return mcp.RevisionNone
-}
-
 // oldHandshake makes a handshake over HTTP+SSE.
 func (doc *doctor) oldHandshake(ctx context.Context, s *doctorSection, u *url.URL) {
 	doc.report.status("handshake over HTTP+SSE")
@@ -543,6 +500,6 @@ func (doc *doctor) oldHandshake(ctx context.Context, s *doctorSection, u *url.UR
 func (doc *doctor) oldTransport(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, min(doc.wait, maxGuess))
 	defer cancel()
-	r := doc.send(ctx, http.MethodGet, address, nil, nil)
+	r := doc.send(ctx, &wireclient.Request{Method: http.MethodGet, URL: address})
 	return r.status == http.StatusOK && isEventStream(r.header) && r.err == nil && r.message == nil && len(r.body) > 0
 }

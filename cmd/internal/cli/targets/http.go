@@ -26,6 +26,7 @@ import (
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/wireclient"
+	"mcpwire/internal/era"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -311,10 +312,15 @@ func (c *loginClock) Last() time.Time {
 	return c.ended
 }
 
-// InitializeRequest returns the request that opens a session.
-func InitializeRequest(r mcp.Revision) []byte {
-	params := mcp.InitializeRequestParams{ProtocolVersion: r.String(), ClientInfo: mcp.Implementation{Name: "mcpwire", Version: build.Version()}}
-	return jsonrpc.AppendRequest(nil, jsonrpc.StringID("mcpwire-init"), mcp.MethodInitialize, mcp.Append(nil, &params, mcp.RevisionNone))
+// HandshakeRequest returns the first request of a client of the revision: initialize, or
+// server/discover (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
+func HandshakeRequest(r mcp.Revision) []byte {
+	p := era.ClientProfile{Info: mcp.Implementation{Name: "mcpwire", Version: build.Version()}}
+	f, capabilities, id := era.Of(r), []byte("{}"), jsonrpc.StringID("mcpwire-init")
+	if !f.Modern {
+		return jsonrpc.AppendRequest(nil, id, mcp.MethodInitialize, p.AppendInitialize(nil, f, capabilities))
+	}
+	return jsonrpc.AppendRequest(nil, id, mcp.MethodDiscover, append(p.AppendMeta([]byte(`{"_meta":`), f, capabilities), "}}"...))
 }
 
 // RawHTTP returns a raw client of the server.
