@@ -365,7 +365,7 @@ func (tr *transcript) headers(method string, body []byte) []capture.Header {
 	case "GET":
 		add("Accept", "text/event-stream")
 	}
-	if modern || tr.rev == mcp.Revision20250618 || tr.rev == mcp.Revision20251125 {
+	if era.Of(tr.rev).VersionHeader {
 		add("MCP-Protocol-Version", tr.rev.String())
 	}
 	if tr.session != "" {

@@ -14,6 +14,8 @@ type Features struct {
 
 	// Batches says that messages may come in arrays.
 	Batches bool
+	// VersionHeader says that clients name the revision in a header of HTTP requests.
+	VersionHeader bool
 	// Polling says that an HTTP stream begins with an event that only has an id, and may be closed
 	// before its result.
 	Polling bool
@@ -55,6 +57,7 @@ var features = func() [6]Features {
 			Revision:        r,
 			Modern:          r.Modern(),
 			Batches:         r == mcp.Revision20250326,
+			VersionHeader:   r >= mcp.Revision20250618,
 			Polling:         r == mcp.Revision20251125,
 			NullErrorID:     r <= mcp.Revision20250618,
 			Completions:     r >= mcp.Revision20250326,

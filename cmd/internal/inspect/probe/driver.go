@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/check"
-	"mcpwire/cmd/internal/trace/wireclient"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -153,12 +153,11 @@ func (d *driver) handshake(ctx context.Context) error {
 		return nil
 	}
 	if d.http != nil {
-		if d.rev != mcp.Revision20241105 && d.rev != mcp.Revision20250326 {
-			d.http.SetSessionHeader(wireclient.HeaderVersion, d.rev.String())
+		version := ""
+		if era.Of(d.rev).VersionHeader {
+			version = d.rev.String()
 		}
-		if id := a.header.Get(wireclient.HeaderSession); id != "" {
-			d.http.SetSessionHeader(wireclient.HeaderSession, id)
-		}
+		d.http.BeginSession(a.header, version)
 	}
 	d.notify(ctx, mcp.NotificationInitialized, nil)
 	return nil

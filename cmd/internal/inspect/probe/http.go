@@ -37,51 +37,38 @@ func (hc *httpConn) alive() bool { return true }
 
 // close implements conn. It deletes the session, if there is one.
 func (hc *httpConn) close() {
-	if hc.SessionHeader(wireclient.HeaderSession) == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), deleteTimeout)
-	defer cancel()
-	hc.send(ctx, outgoing{method: http.MethodDelete})
-}
-
-// An exchange is a request with its response.
-type exchange struct {
-	*wireclient.Exchange
-	conn *httpConn
-	// late cancels the exchange.
-	late *time.Timer
+	hc.EndSession(wireclient.Request{URL: hc.r.target.URL, Edit: func(r *http.Request) { hc.edit(r, &outgoing{}) }})
 }
 
 // send implements conn.
 func (hc *httpConn) send(ctx context.Context, q outgoing) reply {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	a := reply{state: answered, dir: capture.ToServer}
-	request, err := hc.NewExchange(ctx, &wireclient.Request{
-		Method: q.method, URL: hc.r.target.URL, Body: q.body, Edit: func(h *http.Request) { hc.edit(h, &q) },
+	x, err := hc.NewExchange(ctx, &wireclient.Request{
+		Method: q.method, URL: hc.r.target.URL, Body: q.body, Edit: func(r *http.Request) { hc.edit(r, &q) },
 	})
 	if err != nil {
 		a.state, a.err = disconnected, err
 		return a
 	}
 	start := time.Now()
-	x := &exchange{request, hc, time.AfterFunc(hc.r.replyTimeout(q), cancel)}
-	defer x.late.Stop()
+	x.Limit(hc.r.replyTimeout(q), errTimedOut)
+	ctx = x.Request.Context()
 	a.exchange, a.requestEvent, a.event = x.N, x.At, x.At
-	var why error
-	if err := x.Do(); err != nil {
-		why = x.fail(ctx, &a, err)
-	} else {
+	err = x.Do()
+	if err == nil {
 		a.event, a.dir = x.At, capture.ToClient
 		a.status, a.header = x.Status(), x.Response.Header
 		if x.IsStream() {
-			why = x.readStream(ctx, &a, &q)
+			err = hc.readStream(ctx, x, &a, &q)
 		} else {
-			why = x.readBody(ctx, &a, &q)
+			err = hc.readBody(ctx, x, &a, &q)
 		}
+	} else if ctx.Err() != nil {
+		a.state, err = timedOut, errTimedOut
+	} else {
+		a.state, a.err = disconnected, err
 	}
-	x.End(why)
+	x.End(err)
 	a.took = time.Since(start)
 	return a
 }
@@ -109,18 +96,8 @@ var (
 	errStopped = wireclient.ErrClientClosed
 )
 
-// fail sets the state of an exchange without a response, and returns why it ended.
-func (x *exchange) fail(ctx context.Context, a *reply, err error) error {
-	if ctx.Err() != nil {
-		a.state = timedOut
-		return errTimedOut
-	}
-	a.state, a.err = disconnected, err
-	return err
-}
-
 // readBody reads the body of the response, and returns the reason if it broke off.
-func (x *exchange) readBody(ctx context.Context, a *reply, q *outgoing) (why error) {
+func (hc *httpConn) readBody(ctx context.Context, x *wireclient.Exchange, a *reply, q *outgoing) (why error) {
 	in, err := x.Next()
 	switch {
 	case err == nil, err == io.EOF:
@@ -133,22 +110,22 @@ func (x *exchange) readBody(ctx context.Context, a *reply, q *outgoing) (why err
 		return why
 	}
 	if a.body = in.Data; in.Kind == capture.KindMessage {
-		x.take(ctx, a, q, in)
+		hc.take(ctx, a, q, in)
 	}
 	return why
 }
 
-func (x *exchange) take(ctx context.Context, a *reply, q *outgoing, in *wireclient.Received) (done bool) {
+func (hc *httpConn) take(ctx context.Context, a *reply, q *outgoing, in *wireclient.Received) (done bool) {
 	return a.take(q, in.Data, in.N, func(m *jsonrpc.Message) {
-		if x.conn.HeaderMirror == nil { // modern servers send none
-			x.conn.send(ctx, outgoing{body: clientResponse(m)})
+		if hc.HeaderMirror == nil { // modern servers send none
+			hc.send(ctx, outgoing{body: clientResponse(m)})
 		}
 	})
 }
 
 // readStream reads an event stream until the response, a timeout or its end. It returns a reason if
 // the probe ended the stream.
-func (x *exchange) readStream(ctx context.Context, a *reply, q *outgoing) error {
+func (hc *httpConn) readStream(ctx context.Context, x *wireclient.Exchange, a *reply, q *outgoing) error {
 	// Such a stream may stay open forever.
 	if q.id == "" && !q.anyID && q.stopAt == nil {
 		a.state = sentOnly
@@ -164,30 +141,20 @@ func (x *exchange) readStream(ctx context.Context, a *reply, q *outgoing) error 
 			a.state, a.err = disconnected, err
 			return nil
 		}
-		if x.take(ctx, a, q, in) {
-			if a.state == stoppedEarly {
-				x.conn.r.recorder.waive(in.N)
-				return errStopped
-			}
-			x.drain()
-			return nil
+		if !hc.take(ctx, a, q, in) {
+			continue
 		}
+		if a.state == stoppedEarly {
+			hc.r.recorder.waive(in.N)
+			return errStopped
+		}
+		// Some servers take an immediate disconnect for a cancellation.
+		for x.Limit(drainTimeout, errStopped); err == nil; {
+			_, err = x.Next()
+		}
+		return nil
 	}
 }
 
-// drain waits briefly for the end of the stream after the response. Some servers take an immediate
-// disconnect for a cancellation.
-func (x *exchange) drain() {
-	x.late.Reset(drainTimeout)
-	for {
-		if _, err := x.Next(); err != nil {
-			return
-		}
-	}
-}
-
-const (
-	drainTimeout = 500 * time.Millisecond
-	// deleteTimeout limits the deletion of the session.
-	deleteTimeout = 2 * time.Second
-)
+// drainTimeout limits the wait for what a server still sends after its response.
+const drainTimeout = 500 * time.Millisecond

@@ -311,7 +311,7 @@ func batch(ctx context.Context, d *driver) {
 		d.r.recorder.waive(a.requestEvent)
 	}
 	switch {
-	case a.state == disconnected && d.rev != mcp.Revision20250326:
+	case a.state == disconnected && !era.Of(d.rev).Batches:
 		d.reportFragile(&a, "after a batch")
 	case a.succeeded():
 		d.r.recorder.waive(a.event)

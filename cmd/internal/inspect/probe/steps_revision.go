@@ -3,7 +3,6 @@ package probe
 import (
 	"context"
 
-	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -22,8 +21,8 @@ func unknownOffer(ctx context.Context, d *driver) {
 	d.offered = d.version(&a)
 	// The probe provoked it.
 	d.r.recorder.waive(a.event, "lifecycle/version-differs", "lifecycle/version-unknown")
-	if id := a.header.Get(wireclient.HeaderSession); d.http != nil && id != "" {
-		d.http.SetSessionHeader(wireclient.HeaderSession, id)
+	if d.http != nil {
+		d.http.BeginSession(a.header, "")
 	}
 }
 
