@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"mcpwire/capture"
@@ -22,52 +21,42 @@ import (
 // A pipe is a connection to a stdio server.
 type pipe struct {
 	*wireclient.Process
+	v       *sender
+	d       *targets.Dialer
 	framing capture.Framing
-}
-
-// openPipe starts the server and begins to read.
-func openPipe(ctx context.Context, d *targets.Dialer) (*pipe, error) {
-	p, err := wireclient.StartProcess(ctx, wireclient.Command(d.Flags.Process(&d.Target, d.Tail)), &wireclient.ProcessOptions{
-		Stderr: d.Tail, MaxMessage: maxBody, GracePeriod: targets.StopWait,
-	})
-	if err != nil {
-		return nil, err
-	}
-	framing := capture.FramingLF
-	if d.Flags.Framing == jsonrpc.FramingHeader {
-		framing = capture.FramingHeader
-	}
-	return &pipe{p, framing}, nil
 }
 
 // sendStdio sends the messages to a stdio server that it starts.
 func (v *sender) sendStdio(ctx context.Context, d *targets.Dialer, r mcp.Revision) error {
-	p, err := openPipe(ctx, d)
+	process, err := wireclient.StartProcess(ctx, wireclient.Command(d.Flags.Process(&d.Target, d.Tail)), &wireclient.ProcessOptions{
+		Stderr: d.Tail, MaxMessage: maxBody, GracePeriod: targets.StopWait,
+	})
 	if err != nil {
 		return err
 	}
+	p := &pipe{process, v, d, capture.FramingLF}
 	defer p.Close() // the exit status doesn't matter
+	if d.Flags.Framing == jsonrpc.FramingHeader {
+		p.framing = capture.FramingHeader
+	}
 	if r != mcp.RevisionNone {
-		if err := v.handshake(ctx, d, p, r); err != nil {
+		if err := p.handshake(ctx, r); err != nil {
 			return err
 		}
 	}
+	if v.raw {
+		p.framing = capture.FramingNone
+	}
 	v.began = time.Now()
-	writing, stop := context.WithCancel(ctx)
-	written := make(chan error, 1)
-	var wg sync.WaitGroup
-	wg.Go(func() { written <- v.writeAll(writing, p) })
-	defer wg.Wait()
-	defer stop()
-	return v.await(ctx, d, p, written)
+	return p.exchange(ctx)
 }
 
 // handshake opens a legacy session.
-func (v *sender) handshake(ctx context.Context, d *targets.Dialer, p *pipe, r mcp.Revision) error {
+func (p *pipe) handshake(ctx context.Context, r mcp.Revision) error {
 	if _, err := p.Send(ctx, targets.HandshakeRequest(r), p.framing, nil); err != nil {
 		return err
 	}
-	timer := time.NewTimer(targets.OrForever(d.Flags.ConnectTimeout))
+	timer := time.NewTimer(targets.OrForever(p.d.Flags.ConnectTimeout))
 	defer timer.Stop()
 	for {
 		select {
@@ -75,21 +64,21 @@ func (v *sender) handshake(ctx context.Context, d *targets.Dialer, p *pipe, r mc
 			switch {
 			case in.Err != nil:
 				return ended(in.Err)
-			case v.skip(&in):
+			case p.v.skip(&in):
 				continue
 			}
 			if list := envelopes(in.Text); len(list) == 1 && list[0].method == "" && (list[0].answer || !list[0].json) {
-				if _, err := v.greeted(in.Text); err != nil {
+				if _, err := p.v.greeted(in.Text); err != nil {
 					return err
 				}
 				_, err := p.Send(ctx, initialized, p.framing, nil)
 				return err
 			}
-			if err := v.received(in.Text, ""); err != nil {
+			if err := p.v.received(in.Text, ""); err != nil {
 				return err
 			}
 		case <-timer.C:
-			return exit.Fail(exit.Unreachable, "timeout", "--no-init skips the handshake", d.WithTail(fmt.Errorf("no response to initialize within %v", d.Flags.ConnectTimeout)))
+			return exit.Fail(exit.Unreachable, "timeout", "--no-init skips the handshake", p.d.WithTail(fmt.Errorf("no response to initialize within %v", p.d.Flags.ConnectTimeout)))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -113,42 +102,29 @@ func ended(err error) error {
 	return err
 }
 
-// writeAll sends the messages one after the other. It has no timeout: the server may read slowly.
-func (v *sender) writeAll(ctx context.Context, p *pipe) error {
-	framing := p.framing
-	if v.raw {
-		framing = capture.FramingNone
-	}
-	for _, m := range v.messages {
-		v.sent(m, "")
-		written := make(chan error, 1)
-		if _, err := p.Send(ctx, m, framing, func(err error) { written <- err }); err != nil {
-			return err
-		}
-		select {
-		case err := <-written:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// await prints messages until there is nothing more to wait for.
-func (v *sender) await(ctx context.Context, d *targets.Dialer, p *pipe, written <-chan error) error {
-	open := newOutstanding(v.messages)
+// exchange sends the messages one after the other, without a timeout, because the server may read
+// slowly. Meanwhile it prints what comes back, until there is nothing more to wait for.
+func (p *pipe) exchange(ctx context.Context) error {
+	v, rest := p.v, p.v.messages
+	open := newOutstanding(rest)
 	idle := time.NewTimer(v.wait)
 	defer idle.Stop()
-	closed := false
+	// ready gets the result of each write, and before the first one nil.
+	ready := make(chan error, 1)
+	ready <- nil
+	writing, closed := true, false
 	for {
 		select {
-		case err := <-written:
-			written = nil
-			if err != nil {
-				d.Notes.Linef("not everything was sent: %s", safe.Clip(err.Error(), 300))
+		case err := <-ready:
+			if err == nil && len(rest) > 0 {
+				v.sent(rest[0], "")
+				if _, err = p.Send(ctx, rest[0], p.framing, func(err error) { ready <- err }); err == nil {
+					rest = rest[1:]
+					continue
+				}
+			}
+			if writing = false; err != nil {
+				p.d.Notes.Linef("not everything was sent: %s", safe.Clip(err.Error(), 300))
 			}
 			idle.Reset(v.wait)
 		case in := <-p.Frames():
@@ -161,7 +137,7 @@ func (v *sender) await(ctx context.Context, d *targets.Dialer, p *pipe, written 
 			if err := v.received(in.Text, ""); err != nil {
 				return err
 			}
-			if open.take(in.Text, v.count) && written == nil {
+			if open.take(in.Text, v.count) && !writing {
 				return nil
 			}
 			idle.Reset(v.wait)
@@ -174,7 +150,7 @@ func (v *sender) await(ctx context.Context, d *targets.Dialer, p *pipe, written 
 					continue
 				}
 			}
-			return open.missing(v, d)
+			return open.missing(v, p.d)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
