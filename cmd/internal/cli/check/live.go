@@ -104,7 +104,7 @@ func (f *checkFlags) live(cmd *cobra.Command, e *kit.Env, args []string) error {
 // checkLive probes a server and prints the findings.
 func checkLive(ctx context.Context, e *kit.Env, d *targets.Dialer, f *checkFlags) error {
 	opts := &probe.Options{
-		Only: f.only, Disabled: f.disable, Client: "mcpwire", Version: build.Version(),
+		Only: f.only, Disabled: f.disable, Version: build.Version(),
 		Timeout: targets.OrForever(d.Flags.Timeout), Connect: d.HandshakeWait(),
 	}
 	if f.opts.Revision != mcp.RevisionNone {

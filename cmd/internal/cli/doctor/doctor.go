@@ -261,7 +261,7 @@ func (doc *doctor) rules(ctx context.Context, spoken []mcp.Revision) {
 		ascending = spoken[:1]
 	}
 	report, err := probe.Run(limited, doc.d.ProbeTarget(), &probe.Options{
-		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: build.Version(), HandshakesOnly: doc.quick,
+		Revisions: ascending, Timeout: doc.wait, Connect: doc.connect, Version: build.Version(), HandshakesOnly: doc.quick,
 		Progress: func(step probe.Step) { doc.report.status("checking the rules: %v", step) },
 	})
 	if ctx.Err() == nil {

@@ -46,7 +46,7 @@ func (doc *doctor) program(ctx context.Context) {
 	late.Stop()
 	defer late.Stop()
 	report, err := probe.Run(limited, doc.d.ProbeTarget(), &probe.Options{
-		Timeout: doc.wait, Connect: doc.connect, Client: "mcpwire", Version: build.Version(),
+		Timeout: doc.wait, Connect: doc.connect, Version: build.Version(),
 		Progress: x.progress, Handshake: x.handshake, HandshakesOnly: doc.quick,
 		Opened: func() {
 			x.opened()

@@ -162,7 +162,7 @@ func (doc *doctor) send(ctx context.Context, q *wireclient.Request) webReply {
 // data of unnamed events are messages.
 func isReply(in *wireclient.Received) bool {
 	var m jsonrpc.Message
-	return in.SSE.Event == wireclient.EventEndpoint || in.Kind == capture.KindMessage && jsonrpc.Parse(in.Data, &m, 0) == nil && (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError)
+	return in.SSE.Event == wireclient.EventEndpoint || in.Kind == capture.KindMessage && jsonrpc.Parse(in.Data, &m, 0) == nil && wireclient.IsAnswer(&m)
 }
 
 var (

@@ -123,13 +123,7 @@ func (a *reply) succeeded() bool { return a.state == answered && a.kind == jsonr
 
 // answers reports whether a message is the expected response.
 func (q *outgoing) answers(m *jsonrpc.Message) bool {
-	if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
-		return false
-	}
-	if q.id != "" && sameID(m.ID, []byte(q.id)) {
-		return true
-	}
-	return q.anyID && (len(m.ID) == 0 || m.ID.IsNull())
+	return wireclient.IsAnswer(m) && (q.id != "" && m.ID.Equal(jsonrpc.ID(q.id)) || q.anyID && (len(m.ID) == 0 || m.ID.IsNull()))
 }
 
 // take handles the messages in a frame or body, whose event has the number n, and reports whether

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/check"
+	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -166,8 +167,7 @@ func (d *driver) handshake(ctx context.Context) error {
 // awaitEnd closes the input of a server that does not respond, because buffered output comes then.
 func (d *driver) awaitEnd(ctx context.Context) {
 	d.stdio.closeInput()
-	response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
-	b := d.send(ctx, outgoing{receiveOnly: true, stopAt: response, wait: maxExitTime})
+	b := d.send(ctx, outgoing{receiveOnly: true, stopAt: wireclient.IsAnswer, wait: maxExitTime})
 	d.buffered = b.state == stoppedEarly
 }
 
@@ -195,9 +195,7 @@ func (d *driver) discover(ctx context.Context) reply {
 		return a
 	}
 	first, second := d.lastID(), d.nextID()
-	other := func(m *jsonrpc.Message) bool {
-		return (m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError) && sameID(m.ID, []byte(second))
-	}
+	other := func(m *jsonrpc.Message) bool { return wireclient.IsAnswer(m) && m.ID.Equal(jsonrpc.ID(second)) }
 	q := outgoing{body: request(second, mcp.MethodInitialize, d.r.initialize(mcp.LatestLegacyRevision.String())), id: first, stopAt: other, wait: min(rest, initializeDelay)}
 	b := d.send(ctx, q)
 	if rest -= initializeDelay; b.state == timedOut && rest > 0 && ctx.Err() == nil {
@@ -493,7 +491,7 @@ func notification(method string, params object) []byte {
 }
 
 func (r *run) implementation() object {
-	return object{"name": r.opts.Client, "version": r.opts.Version}
+	return object{"name": "mcpwire", "version": r.opts.Version}
 }
 
 func (r *run) initialize(version string) object {
@@ -542,15 +540,3 @@ func show[T ~string | ~[]byte](text T) string {
 }
 
 const maxShown = 100 // characters of a peer's text
-
-// sameID reports whether two ids in JSON text are equal. Strings compare by value. Numbers compare
-// by text, because 9007199254740993 and 9007199254740992 are equal in floating point.
-func sameID(a, b []byte) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return false
-	}
-	if a[0] == '"' && b[0] == '"' {
-		return jsonwire.UnquoteString(a) == jsonwire.UnquoteString(b)
-	}
-	return bytes.Equal(a, b)
-}

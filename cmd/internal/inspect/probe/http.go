@@ -23,7 +23,7 @@ type httpConn struct {
 
 func newHTTPConn(r *run, j *job, modern bool) *httpConn {
 	c := &wireclient.HTTP{
-		Transport: r.transport, UserAgent: r.opts.Client + "/" + r.opts.Version, MaxMessage: maxFrame, MaxStream: maxVisit,
+		Transport: r.transport, UserAgent: "mcpwire/" + r.opts.Version, MaxMessage: maxFrame, MaxStream: maxVisit,
 		Record: r.recorder.record, Session: r.nextSession(j), NextExchange: func() uint64 { return r.exchanges.Add(1) },
 	}
 	if modern {

@@ -50,8 +50,6 @@ type Observation struct {
 	// Disturbed reports that the server responds to nothing after server/discover, although another
 	// process of it responds to initialize.
 	Disturbed bool
-	// FirstByte is the time from the start to the first output, or 0 if there was none.
-	FirstByte time.Duration
 	// Stray holds the first lines on standard output that are not messages. They belong to the
 	// caller.
 	Stray [][]byte
@@ -90,7 +88,7 @@ func observe(rev mcp.Revision, v *driver, err error) Observation {
 		return o
 	}
 	o.Alive, o.Disturbed, o.Took = v.alive, v.disturbed, v.handshakeTime
-	o.Stray, o.Header, o.FirstByte = slices.Clone(v.stdio.stray), v.stdio.headerFraming, v.stdio.firstByte
+	o.Stray, o.Header = slices.Clone(v.stdio.stray), v.stdio.headerFraming
 	o.Multiline = formOneMessage(o.Stray)
 	o.stderr = v.stdio.stderr
 	o.classify(&v.first, v)
@@ -129,7 +127,7 @@ func (o *Observation) classify(a *reply, d *driver) {
 // otherID returns the id of a response to another request that came before the response, or nil.
 func (a *reply) otherID() []byte {
 	for i := range a.before {
-		if m := &a.before[i]; m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
+		if m := &a.before[i]; wireclient.IsAnswer(&m.Message) {
 			return []byte(m.ID)
 		}
 	}
@@ -154,9 +152,6 @@ func formOneMessage(lines [][]byte) bool {
 
 // observeFrame records unusual properties of a frame.
 func (sc *stdioConn) observeFrame(f *wireclient.Frame) {
-	if sc.firstByte == 0 {
-		sc.firstByte = f.At.Sub(sc.started)
-	}
 	sc.headerFraming = sc.headerFraming || f.Framing == capture.FramingHeader
 	switch {
 	case f.Err != nil:

@@ -26,17 +26,3 @@ func TestSpread(t *testing.T) {
 		}
 	}
 }
-
-func TestSameID(t *testing.T) {
-	for _, tt := range []struct {
-		a, b string
-		want bool
-	}{
-		{"1", "1", true}, {"1", `"1"`, false}, {`"ab"`, `"a\u0062"`, true}, {"", "", false}, {"", "1", false},
-		{"9007199254740993", "9007199254740992", false}, {"null", "null", true},
-	} {
-		if got := sameID([]byte(tt.a), []byte(tt.b)); got != tt.want {
-			t.Errorf("sameID(%s, %s) = %v, want %v", tt.a, tt.b, got, tt.want)
-		}
-	}
-}

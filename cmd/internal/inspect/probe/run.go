@@ -70,8 +70,8 @@ type Options struct {
 	// Progress, if not nil, is called before each step. It must not block. It runs on the goroutine
 	// that called Run.
 	Progress func(Step)
-	// Client and Version are the client information of the probe. "" means mcpwire.
-	Client, Version string
+	// Version is that of the client mcpwire. "" means 0.
+	Version string
 }
 
 // A Step is the next activity of a probe.
@@ -129,8 +129,6 @@ type Failure struct {
 	OtherID []byte
 	// Multiline reports that what came is a message in several lines.
 	Multiline bool
-	// After is the time from the start of the process.
-	After time.Duration
 
 	stderr *stderrKeeper
 }
@@ -159,7 +157,7 @@ func (d *driver) noteFailure(about string, a *reply) {
 	f := &Failure{Revision: d.rev, About: about, Usual: d.usual, Ended: a.state == disconnected, Error: a.rpcError, Status: a.status, Body: a.body, List: a.list, Item: a.item, Empty: a.empty, OtherID: a.otherID()}
 	if d.stdio != nil {
 		f.Multiline = formOneMessage(d.stdio.stray)
-		f.stderr, f.After = d.stdio.stderr, time.Since(d.stdio.started)
+		f.stderr = d.stdio.stderr
 		if f.Exit, _ = errors.AsType[*stdio.ExitError](a.err); f.Ended && f.Exit == nil && wait.Closed(d.stdio.Child().Done(), settleTime) {
 			f.Exit, _ = errors.AsType[*stdio.ExitError](d.stdio.Child().Wait())
 		}
@@ -251,7 +249,7 @@ func newRun(target *Target, opts *Options) *run {
 	}
 	o := &r.opts
 	o.Timeout, o.Connect = cmp.Or(o.Timeout, defaultTimeout), cmp.Or(o.Connect, defaultConnect)
-	o.Client, o.Version = cmp.Or(o.Client, "mcpwire"), cmp.Or(o.Version, "0")
+	o.Version = cmp.Or(o.Version, "0")
 	if o.Progress == nil {
 		o.Progress = func(Step) {}
 	}
@@ -269,8 +267,8 @@ func newRun(target *Target, opts *Options) *run {
 	r.wanted = slices.Clone(o.Revisions)
 	slices.Reverse(r.wanted)
 	r.transport = cmp.Or(target.Transport, http.DefaultTransport)
-	if r.start = target.Start; r.start == nil {
-		r.start = starter(target)
+	if r.start = target.Start; r.start == nil && r.stdio() {
+		r.start = wireclient.Command(wireclient.NewCommand(target.Command, target.Dir, target.Env))
 	}
 	kind := capture.TransportStdio
 	if !r.stdio() {

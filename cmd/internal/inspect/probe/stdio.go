@@ -12,7 +12,6 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/jsonrpc"
-	"mcpwire/stdio"
 )
 
 // A stdioConn is a conn to a process.
@@ -33,8 +32,6 @@ type stdioConn struct {
 	// endEvent is the number of the event that should end the process.
 	endEvent uint64
 
-	// firstByte is the time from the start to the first output.
-	firstByte time.Duration
 	// headerFraming reports messages with a header.
 	headerFraming bool
 	// stray holds lines that are not messages.
@@ -61,23 +58,8 @@ func envNames(env []string) []string {
 	return names
 }
 
-// starter returns how to start a server. Tests replace the result.
-func starter(t *Target) wireclient.Starter {
-	if t.Command == nil {
-		return nil
-	}
-	c := stdio.Command(t.Command[0], t.Command[1:]...)
-	c.Dir, c.Env, c.TermWait, c.KillWait = t.Dir, t.Env, termTimeout, killTimeout
-	return wireclient.Command(c)
-}
-
-// The limits of the time until a server ends after its input is closed, after SIGTERM and after it
-// is killed.
-const (
-	stopWait    = 500 * time.Millisecond
-	termTimeout = time.Second
-	killTimeout = 2 * time.Second
-)
+// stopWait limits the time until a server ends after its input is closed.
+const stopWait = 500 * time.Millisecond
 
 // send implements conn.
 func (sc *stdioConn) send(ctx context.Context, q outgoing) reply {

@@ -8,6 +8,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
@@ -235,7 +236,6 @@ func (d *driver) harmlessRequest(id string) []byte {
 
 func hugeID(ctx context.Context, d *driver) {
 	const id = "9007199254740993"
-	response := func(m *jsonrpc.Message) bool { return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError }
 	wait := min(initializeDelay, d.r.opts.Timeout)
 	if d.stdio != nil {
 		// A response that takes much longer than another one will not come.
@@ -245,7 +245,7 @@ func hugeID(ctx context.Context, d *driver) {
 		}
 		wait = min(lateReplyTimeout+20*usual.took, wait)
 	}
-	a := d.send(ctx, outgoing{body: d.harmlessRequest(id), id: id, stopAt: response, wait: wait})
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(id), id: id, stopAt: wireclient.IsAnswer, wait: wait})
 	if a.state == stoppedEarly && len(a.before) > 0 {
 		d.r.recorder.waive(a.event)
 		d.r.recorder.waive(a.requestEvent)
@@ -333,7 +333,7 @@ func (d *driver) sendBatchLine(ctx context.Context, body []byte, id string) repl
 		return after
 	}
 	for _, m := range after.before {
-		if sameID(m.ID, []byte(id)) || m.Kind == jsonrpc.KindError {
+		if m.ID.Equal(jsonrpc.ID(id)) || m.Kind == jsonrpc.KindError {
 			found := reply{requestEvent: sent.requestEvent}
 			found.set(&m.Message, nil, m.n)
 			return found

@@ -61,6 +61,11 @@ func Messages(frame []byte) []jsonrpc.Message {
 	return []jsonrpc.Message{m}
 }
 
+// IsAnswer reports whether a message is a result or an error.
+func IsAnswer(m *jsonrpc.Message) bool {
+	return m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError
+}
+
 // A Pending is a set of ids without a response, by their keys.
 type Pending map[string]bool
 
@@ -81,7 +86,7 @@ func PendingOf(message []byte) Pending {
 func (p Pending) Resolve(list []jsonrpc.Message, lone bool) bool {
 	resolved := false
 	for _, m := range list {
-		if m.Kind != jsonrpc.KindResponse && m.Kind != jsonrpc.KindError {
+		if !IsAnswer(&m) {
 			continue
 		}
 		if k := m.ID.Key(); p[k] {

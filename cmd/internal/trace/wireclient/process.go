@@ -37,6 +37,14 @@ type Child interface {
 // A Starter starts a server whose standard error is written to stderr. ctx is for the start only.
 type Starter func(ctx context.Context, stderr io.Writer) (Child, error)
 
+// NewCommand returns a command that may take a second to end after SIGTERM, and two after SIGKILL.
+// env has additional variables, as "NAME=value".
+func NewCommand(command []string, dir string, env []string) *stdio.Cmd {
+	c := stdio.Command(command[0], command[1:]...)
+	c.Dir, c.Env, c.TermWait, c.KillWait = dir, env, time.Second, 2*time.Second
+	return c
+}
+
 // Command returns a Starter for a command. The field StopWait is ignored: [Process.Close] waits
 // itself, since it records meanwhile.
 func Command(cmd *stdio.Cmd) Starter {
@@ -97,8 +105,6 @@ type Frame struct {
 	Framing capture.Framing
 	// N is the number of its event, or 0 if it was not recorded.
 	N uint64
-	// At is when it was read.
-	At time.Time
 	// Err is why the output has ended. Such a frame is empty and the last.
 	Err error
 }
@@ -265,17 +271,16 @@ func (p *Process) read() {
 	p.record(&capture.Event{Kind: capture.KindEOF, Dir: capture.ToClient})
 	p.endErr = p.outputError(err)
 	close(p.outputEnded)
-	p.deliver(Frame{At: time.Now(), Err: p.endErr})
+	p.deliver(Frame{Err: p.endErr})
 }
 
 // readFrame records and delivers a frame.
 func (p *Process) readFrame(e *capture.Event) {
-	at := time.Now()
 	if len(e.Data) > p.opts.MaxMessage {
 		e.Data, e.Cut = e.Data[:p.opts.MaxMessage], true
 	}
 	n := p.record(e)
-	p.deliver(Frame{Text: bytes.Clone(e.Data), Cut: e.Cut, Framing: e.Framing, N: n, At: at})
+	p.deliver(Frame{Text: bytes.Clone(e.Data), Cut: e.Cut, Framing: e.Framing, N: n})
 }
 
 // deliver passes a frame to the reader. Once Close has begun, it drops frames.

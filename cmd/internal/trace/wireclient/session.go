@@ -12,7 +12,6 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/stdio"
 )
 
 // A Target is a server to open a session with.
@@ -268,12 +267,6 @@ func (s *Session) end(err error) {
 	})
 }
 
-// How long a process of a session may take to end after a signal.
-const (
-	termWait = time.Second
-	killWait = 2 * time.Second
-)
-
 // A stdioConn is a connection to a process.
 type stdioConn struct {
 	s *Session
@@ -285,8 +278,7 @@ type stdioConn struct {
 // open implements conn.
 func (sc *stdioConn) open(ctx context.Context) error {
 	t, opts := &sc.s.target, &sc.s.opts
-	cmd := stdio.Command(t.Command[0], t.Command[1:]...)
-	cmd.Dir, cmd.Env, cmd.TermWait, cmd.KillWait = t.Dir, t.Env, termWait, killWait
+	cmd := NewCommand(t.Command, t.Dir, t.Env)
 	p, err := StartProcess(ctx, Command(cmd), &ProcessOptions{
 		Start: StartOf(cmd), Session: 1, Record: sc.s.record, MaxMessage: opts.MaxMessage, GracePeriod: opts.GracePeriod,
 	})
