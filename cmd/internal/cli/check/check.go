@@ -4,7 +4,6 @@ package check
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -355,12 +354,8 @@ func writeReport(w io.Writer, format string, r *report.Report, opts *report.Text
 // nearestRules returns up to three rule ids that resemble id, the most likely first. The group of
 // id may be missing or wrong.
 func nearestRules(id string) []string {
-	type candidate struct {
-		id       string
-		distance int
-	}
-	var candidates []candidate
-	id = strings.ToLower(id[:min(len(id), 100)])
+	var similar spelling.Ranking
+	id = strings.ToLower(id)
 	_, name, _ := strings.Cut(id, "/")
 	for _, rule := range ruleIDs() {
 		_, ruleName, _ := strings.Cut(rule, "/")
@@ -372,15 +367,8 @@ func nearestRules(id string) []string {
 			d = min(d, 2)
 		}
 		if d <= max(2, len(id)/3) {
-			candidates = append(candidates, candidate{rule, d})
+			similar.Add(rule, d)
 		}
 	}
-	slices.SortFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(a.id, b.id))
-	})
-	var ids []string
-	for _, c := range candidates[:min(len(candidates), 3)] {
-		ids = append(ids, c.id)
-	}
-	return ids
+	return similar.Nearest(3)
 }

@@ -14,6 +14,7 @@ import (
 	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/text/safe"
+	"mcpwire/cmd/internal/text/spelling"
 	"mcpwire/internal/proc/batchfile"
 )
 
@@ -141,31 +142,11 @@ func similarPrograms(name string, folders []string) []string {
 	slices.Sort(names)
 	var similar []string
 	for _, n := range slices.Compact(names) {
-		if n != name && len(similar) < 3 && editDistance(strings.ToLower(n), strings.ToLower(name)) <= 1+len(name)/6 && len(name) > 2 {
+		if n != name && len(similar) < 3 && spelling.Distance(strings.ToLower(n), strings.ToLower(name)) <= 1+len(name)/6 && len(name) > 2 {
 			similar = append(similar, safe.Line(n))
 		}
 	}
 	return similar
-}
-
-// editDistance returns how many bytes must be changed, added or removed to get from a to b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // similarFile returns a hint about a missing file.
@@ -176,7 +157,7 @@ func similarFile(path string) string {
 		return "the folder " + safe.Line(dir) + " does not exist either"
 	}
 	for _, e := range entries[:min(len(entries), maxEntries)] {
-		if editDistance(e.Name(), filepath.Base(path)) <= 2 {
+		if spelling.Distance(e.Name(), filepath.Base(path)) <= 2 {
 			return "did you mean " + safe.Line(filepath.Join(dir, e.Name())) + "?"
 		}
 	}

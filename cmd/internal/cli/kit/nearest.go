@@ -1,7 +1,7 @@
 package kit
 
 import (
-	"slices"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,33 +13,26 @@ import (
 
 // Nearest returns at most three names that the user may have meant by name, the most likely first.
 func Nearest(name string, names []string) []string {
-	type similar struct {
-		name     string
-		distance int
-		// begun is true if name is a prefix.
-		begun bool
+	lower := strings.ToLower(name)
+	compare := func(n string) (d int, begun, similar bool) {
+		d, shorter := spelling.Distance(lower, strings.ToLower(n)), min(len(name), len(n))
+		begun = len(name) >= 3 && strings.HasPrefix(strings.ToLower(n), lower)
+		return d, begun, begun || d < shorter && d <= min(3, max(1, shorter/2))
 	}
-	var found []similar
+	least := math.MaxInt
 	for _, n := range names {
-		if len(n) > 256 || len(name) > 256 {
-			continue
-		}
-		d := spelling.Distance(strings.ToLower(name), strings.ToLower(n))
-		shorter := min(len(name), len(n))
-		begun := len(name) >= 3 && strings.HasPrefix(strings.ToLower(n), strings.ToLower(name))
-		if d < shorter && d <= min(3, max(1, shorter/2)) || begun {
-			found = append(found, similar{n, d, begun})
+		if d, _, similar := compare(n); similar {
+			least = min(least, d)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b similar) int { return a.distance - b.distance })
-	var list []string
-	for _, f := range found {
+	var list spelling.Ranking
+	for _, n := range names {
 		// Names that are further away than the nearest are noise.
-		if len(list) < 3 && (f.begun || f.distance == found[0].distance) {
-			list = append(list, f.name)
+		if d, begun, similar := compare(n); begun || similar && d == least {
+			list.Add(n, d)
 		}
 	}
-	return list
+	return list.Nearest(3)
 }
 
 // DidYouMean returns a question to append to a message about an unknown name, or "" if no name is
