@@ -2,8 +2,6 @@ package record
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -18,6 +16,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/cmd/internal/proxy/taphttp"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/net/httpserve"
@@ -32,9 +31,9 @@ func runTapHTTP(cmd *cobra.Command, e *kit.Env, f *tapFlags, rawURL string) erro
 	if err != nil {
 		return err
 	}
-	config, err := f.upstreamTLS()
+	config, err := endpoint.TLS(f.caFile, f.insecure)
 	if err != nil {
-		return err
+		return exit.Usagef("tap: --cacert: %w", err)
 	}
 	breakpoints, err := f.breakpoints()
 	if err != nil {
@@ -113,27 +112,6 @@ func (f *tapFlags) serverURL(raw string) (*url.URL, error) {
 		return nil, exit.Usagef("tap: --cacert and --insecure exclude each other")
 	}
 	return u, nil
-}
-
-// upstreamTLS returns the TLS configuration for connections to the server.
-func (f *tapFlags) upstreamTLS() (*tls.Config, error) {
-	config := &tls.Config{InsecureSkipVerify: f.insecure} // the user's choice
-	if f.caFile == "" {
-		return config, nil
-	}
-	text, err := os.ReadFile(f.caFile)
-	if err != nil {
-		return nil, exit.Usagef("tap: --cacert: %w", err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, exit.Usagef("tap: --cacert: no certificate in %s", f.caFile)
-	}
-	config.RootCAs = pool
-	return config, nil
 }
 
 // listenHTTP listens at the address for clients. Without a host, it listens on the loopback
