@@ -100,10 +100,13 @@ func hideLiterals(value string) string {
 	return strings.Join(words, " ")
 }
 
-// applyRedact sets --redact of a command to the user's default, unless it is given.
+// applyRedact checks --redact of a command, or sets it to the user's default if it is not given.
 func applyRedact(cmd *cobra.Command) error {
 	flag := cmd.Flags().Lookup("redact")
-	if flag == nil || flag.Changed || !slices.Contains([]string{"tap", "bridge", "check", "replay"}, cmd.Name()) {
+	switch value := flag.Value.String(); {
+	case value != "default" && value != "off":
+		return exit.Usagef("%s: invalid value %q for flag --redact: want default or off", cmd.Name(), value)
+	case flag.Changed, !slices.Contains([]string{"tap", "bridge", "check", "replay"}, cmd.Name()):
 		return nil
 	}
 	conf, err := targets.ReadConfig()

@@ -21,6 +21,7 @@ import (
 	"mcpwire/cmd/internal/cli/sources"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/inspect/hosts"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
 	"mcpwire/cmd/internal/trace/captures"
@@ -74,11 +75,7 @@ func (a *agentServer) serve(ctx context.Context, e *kit.Env) error {
 	if err != nil {
 		return err
 	}
-	cfg := stdio.Config{Logger: slog.New(handler)}
-	if out, ok := e.Stdout.(*os.File); ok && (e.Stdin != os.Stdin || out != os.Stdout) {
-		cfg.Stdin, cfg.Stdout = e.Stdin, out
-	}
-	return cfg.Serve(ctx, srv)
+	return endpoint.ServeStdio(ctx, e.Stdin, e.Stdout, srv, stdio.Config{Logger: slog.New(handler)})
 }
 
 const agentInstructions = `Debug MCP servers from recorded traffic. Start with captures, or with servers and doctor if nothing is recorded.

@@ -22,7 +22,6 @@ import (
 	"mcpwire/cmd/internal/inspect/hosts"
 	"mcpwire/cmd/internal/inspect/probe"
 	"mcpwire/cmd/internal/proxy/recording"
-	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/mcp"
 )
@@ -184,9 +183,6 @@ func commandFile(dir string, command []string) string {
 // record creates the file of --output. Without --output, it creates the capture of a probe in the
 // user's folder if keep is set, and reports whether it did. Without both it returns nil.
 func (f *liveFlags) record(d *targets.Dialer, keep bool) (rec *capture.File, kept bool, err error) {
-	if f.redact != "default" && f.redact != "off" {
-		return nil, false, exit.Usagef("check: --redact %s: want default or off", safe.Line(f.redact))
-	}
 	if f.output == "" && !keep {
 		return nil, false, nil
 	}

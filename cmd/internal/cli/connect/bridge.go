@@ -96,7 +96,7 @@ const bridgeExample = `  # in a host's configuration, a server on the web
   mcpwire bridge -H 'X-Api-Key: ${KEY}' https://example.com/mcp`
 
 func NewBridgeCommand(e *kit.Env) *cobra.Command {
-	f := newBridgeFlags()
+	f := &bridgeFlags{}
 	c := &cobra.Command{
 		Use:               "bridge [FLAGS] TARGET | bridge [FLAGS] -- COMMAND [ARGUMENTS]",
 		Short:             "connect clients to a server over another transport or era",

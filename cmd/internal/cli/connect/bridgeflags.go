@@ -1,7 +1,6 @@
 package connect
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -48,8 +47,6 @@ type bridgeFlags struct {
 	json            bool
 }
 
-func newBridgeFlags() *bridgeFlags { return &bridgeFlags{} }
-
 // ofServer lists the flags of commands for servers that have the same meaning for a bridge.
 var ofServer = []string{
 	"transport", "header", "header-file", "env", "cwd", "connect-timeout", "insecure", "cacert", "config", "server", "trust-project", "verbose", "framing",
@@ -76,7 +73,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	f.target.Set = all
 	all.StringVar(&f.listen, "listen", "", "`ADDRESS` for clients, such as 127.0.0.1:8080, unix:PATH or tcp:127.0.0.1:9000")
 	f.registerHTTP(all)
-	all.Func("client-framing", "framing of clients on standard input or a socket: `KIND` is line, header, or auto, which follows the client (default auto)", f.setClientFraming)
+	all.Func("client-framing", "framing of clients on standard input or a socket: `KIND` is line, header, or auto, which follows the client (default auto)", kit.FramingFlag(&f.clientFraming, true))
 	all.Func("era", "`ERA` that both sides may speak: legacy, modern, or auto for either (default auto)", eraFlag(&f.era))
 	all.Func("client-era", "`ERA` that clients may speak (default that of --era)", eraFlag(&f.clientEra))
 	all.Func("server-era", "`ERA` that the server speaks, without asking it (default that of --era)", eraFlag(&f.serverEra))
@@ -93,7 +90,7 @@ func (f *bridgeFlags) register(all *pflag.FlagSet) {
 	all.DurationVar(&f.maxBackoff, "max-backoff", 30*time.Second, "maximum backoff before the server is restarted")
 	all.DurationVar(&f.restartWait, "restart-wait", 10*time.Second, "time that a request waits for a restart of the server; if the backoff ends later, it fails at once")
 	all.DurationVar(&f.drain, "drain-timeout", 10*time.Second, "grace period for requests in flight when the bridge is stopped or its input ends; requests that take longer get an error, and the exit status is 1")
-	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M (default 64M, from clients over HTTP 4M)", f.setMaxFrame)
+	all.Func("max-frame", "`SIZE` of the largest message to read, such as 65536, 64K or 16M (default 64M, from clients over HTTP 4M)", sizeFlag(&f.maxFrame))
 	all.StringVar(&f.capture, "capture", "", "record both sides to `FILE`, or with a number if it exists, for mcpwire watch, show and others; compressed if it ends in .gz or .zst")
 	all.StringVar(&f.name, "name", "", "with --record or --capture, `NAME` of the server in the capture (default that of the package, module, image, program or host)")
 	all.BoolVar(&f.recordIt, "record", false, "record both sides to the captures folder (mcpwire captures)")
@@ -114,28 +111,12 @@ func (f *bridgeFlags) registerHTTP(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.allowRemote, "allow-remote", false, "with --listen, allow an address that other machines can reach without a token")
 }
 
+// eraFlag returns the setter of a flag for an era.
 func eraFlag(era *bridge.Era) func(string) error {
 	return func(s string) (err error) {
 		*era, err = bridge.ParseEra(s)
 		return err
 	}
-}
-
-func (f *bridgeFlags) setClientFraming(s string) error {
-	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingAuto, jsonrpc.FramingLine, jsonrpc.FramingHeader} {
-		if s == framing.String() {
-			f.clientFraming = framing
-			return nil
-		}
-	}
-	return fmt.Errorf("want auto, line or header")
-}
-
-func (f *bridgeFlags) setMaxFrame(s string) error {
-	var of serveFlags
-	err := of.setMaxFrame(s)
-	f.maxFrame = of.maxFrame
-	return err
 }
 
 // level returns the lowest level to log.
@@ -175,8 +156,6 @@ func (f *bridgeFlags) check(set func(name string) bool) error {
 		return exit.Usagef("bridge: --tls-cert and --tls-key go together")
 	case f.sessions != "per-client" && f.sessions != "shared":
 		return exit.Usagef("bridge: --sessions %s: want per-client or shared", safe.Line(f.sessions))
-	case f.redact != "default" && f.redact != "off":
-		return exit.Usagef("bridge: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.name != "" && f.capture == "" && !f.recordIt:
 		return exit.Usagef("bridge: --name needs --record or --capture")
 	case f.capture != "" && f.recordIt:

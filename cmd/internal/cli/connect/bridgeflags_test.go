@@ -44,7 +44,7 @@ func TestBridgeLimits(t *testing.T) {
 			limits{Servers: 7, PerCaller: 3, Clients: 9, Backlog: 5, Session: time.Minute, First: time.Second, Most: 2 * time.Second, Wait: -1},
 		},
 	} {
-		f := newBridgeFlags()
+		f := &bridgeFlags{}
 		set := pflag.NewFlagSet("bridge", pflag.ContinueOnError)
 		f.register(set)
 		if err := set.Parse(test.args); err != nil {

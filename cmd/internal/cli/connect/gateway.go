@@ -113,8 +113,6 @@ func (f *gatewayFlags) check(set func(name string) bool) error {
 		return exit.Usagef("gateway: --capture needs a file")
 	case f.noWatch && (f.capture != "" || f.recordIt):
 		return exit.Usagef("gateway: --no-watch is for a gateway without a capture")
-	case f.redact != "default" && f.redact != "off":
-		return exit.Usagef("gateway: invalid value %q for flag --redact: want default or off", f.redact)
 	}
 	if f.stdio {
 		f.listen = "stdio"

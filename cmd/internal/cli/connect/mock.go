@@ -94,40 +94,19 @@ func (f *mockFlags) register(fs *pflag.FlagSet) {
 	f.side.RegisterOne(fs, capture.Upstream)
 	fs.Var(&f.faults, "fault", "inject this `FAULT`, see above; may be repeated")
 	fs.Uint64Var(&f.seed, "seed", 0, "`NUMBER` that seeds the random choice of faults with p=")
-	fs.Func("era", "serve clients of this `ERA`, legacy or modern, and translate if the capture is of the other era (default auto, the capture's era)", f.setEra)
+	fs.Func("era", "serve clients of this `ERA`, legacy or modern, and translate if the capture is of the other era (default auto, the capture's era)", eraFlag(&f.era))
 	fs.BoolVar(&f.once, "once", false, "send each recorded response only once")
 	fs.BoolVar(&f.loose, "loose", false, "if no params match, use a recorded request for the same tool, prompt, resource or task")
 	fs.BoolVar(&f.strict, "strict", false, "exit at a request that is not in the capture")
 	fs.DurationVar(&f.askTimeout, "ask-timeout", 5*time.Minute, "`TIME` for a client to answer a request from the server")
-	fs.Func("max-memory", "largest capture to accept, in bytes of the server's messages: a `SIZE` such as 64M or 1G (default 256M)", f.setMaxBytes)
-	fs.Func("framing", "message framing: `KIND` is line, header, or auto, which follows the client (default auto)", f.setFraming)
+	fs.Func("max-memory", "largest capture to accept, in bytes of the server's messages: a `SIZE` such as 64M or 1G (default 256M)", sizeFlag(&f.maxBytes))
+	fs.Func("framing", "message framing: `KIND` is line, header, or auto, which follows the client (default auto)", kit.FramingFlag(&f.framing, true))
 	fs.Func("log-level", "lowest `LEVEL` to log: debug, info, warn or error (default info)", f.setLevel)
 	fs.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
 }
 
 func (f *mockFlags) setLatency(s string) (err error) {
 	f.latency, err = mock.ParseLatency(s)
-	return err
-}
-
-func (f *mockFlags) setEra(s string) (err error) {
-	f.era, err = bridge.ParseEra(s)
-	return err
-}
-
-func (f *mockFlags) setMaxBytes(s string) error {
-	var size serveFlags
-	if err := size.setMaxFrame(s); err != nil {
-		return err
-	}
-	f.maxBytes = size.maxFrame
-	return nil
-}
-
-func (f *mockFlags) setFraming(s string) error {
-	var framing serveFlags
-	err := framing.setFraming(s)
-	f.framing = framing.framing
 	return err
 }
 
@@ -231,9 +210,12 @@ func runMock(cmd *cobra.Command, e *kit.Env, f *mockFlags, args []string) error 
 	case f.http.addr != "":
 		err = f.serveHTTP(cmd.Context(), srv, between, log)
 	case between != nil:
-		err = f.serveStdio(cmd.Context(), e, srv, between, log)
+		ctx, cancel := context.WithCancel(cmd.Context())
+		defer cancel()
+		defer context.AfterFunc(srv.Ended(), cancel)()
+		err = f.serveStdio(ctx, e, between, log)
 	default:
-		err = f.serveStdio(cmd.Context(), e, srv, srv, log)
+		err = f.serveStdio(cmd.Context(), e, srv, log)
 	}
 	return mockResult(srv, err)
 }
@@ -278,19 +260,9 @@ func (f *mockFlags) read(ctx context.Context, e *kit.Env, path string, log *slog
 	return recording, nil
 }
 
-// serveStdio serves front, which is the server or a bridge in front of it, until the input or the
-// server ends.
-func (f *mockFlags) serveStdio(ctx context.Context, e *kit.Env, srv *mock.Server, front jsonrpc.Server, log *slog.Logger) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if front != jsonrpc.Server(srv) {
-		defer context.AfterFunc(srv.Ended(), cancel)()
-	}
-	cfg := stdio.Config{Framing: f.framing, Logger: log}
-	if out, ok := e.Stdout.(*os.File); ok && (e.Stdin != os.Stdin || out != os.Stdout) {
-		cfg.Stdin, cfg.Stdout = e.Stdin, out
-	}
-	return cfg.Serve(ctx, front)
+// serveStdio serves srv, which is the mock or a bridge to it, until the input or ctx ends.
+func (f *mockFlags) serveStdio(ctx context.Context, e *kit.Env, srv jsonrpc.Server, log *slog.Logger) error {
+	return endpoint.ServeStdio(ctx, e.Stdin, e.Stdout, srv, stdio.Config{Framing: f.framing, Logger: log})
 }
 
 // serveHTTP serves until a signal arrives or the server ends by itself. between is the bridge in

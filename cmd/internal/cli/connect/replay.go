@@ -133,8 +133,6 @@ func (f *replayFlags) options() (*replay.Options, error) {
 	switch {
 	case opts.Timing != replay.Fast && opts.Timing != replay.Keep:
 		return nil, exit.Usagef("replay: invalid value %q for flag --timing: want fast or keep", f.timing)
-	case f.redact != "default" && f.redact != "off":
-		return nil, exit.Usagef("replay: invalid value %q for flag --redact: want default or off", f.redact)
 	case f.update && (f.output != "" || f.filter != "" || f.session >= 0):
 		return nil, exit.Usagef("replay: --update replaces the whole recording: it cannot be combined with --output, --filter or --session")
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strconv"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"mcpwire/cmd/internal/build"
 	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/demo"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -65,24 +65,14 @@ type serveFlags struct {
 }
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
-	fs.Func("framing", "message framing: `KIND` is line, header, or auto, which follows the client (default auto)", f.setFraming)
+	fs.Func("framing", "message framing: `KIND` is line, header, or auto, which follows the client (default auto)", kit.FramingFlag(&f.framing, true))
 	fs.Func("log-level", "lowest `LEVEL` to log: trace, debug, info, warn or error (default info)", f.setLevel)
 	fs.BoolVar(&f.json, "log-json", false, "log in JSON, one object per line")
 	fs.BoolVar(&f.trace, "trace", false, "log each message in a [TRACE] line; same as --log-level trace")
 	fs.Func("revision", "speak only this revision of MCP, a `DATE` that mcpwire version lists; may be repeated (default all)", f.addRevision)
 	fs.BoolVar(&f.lenient, "lenient", false, "accept requests before the handshake is complete")
 	f.http.register(fs)
-	fs.Func("max-frame", "largest message to read, in bytes: a `SIZE` such as 65536, 64K or 16M; a larger one is skipped and gets an error (default 64M, over HTTP 4M)", f.setMaxFrame)
-}
-
-func (f *serveFlags) setFraming(s string) error {
-	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingAuto, jsonrpc.FramingLine, jsonrpc.FramingHeader} {
-		if s == framing.String() {
-			f.framing = framing
-			return nil
-		}
-	}
-	return fmt.Errorf("want auto, line or header")
+	fs.Func("max-frame", "largest message to read, in bytes: a `SIZE` such as 65536, 64K or 16M; a larger one is skipped and gets an error (default 64M, over HTTP 4M)", sizeFlag(&f.maxFrame))
 }
 
 func (f *serveFlags) setLevel(s string) error {
@@ -105,17 +95,19 @@ func (f *serveFlags) addRevision(s string) error {
 	return nil
 }
 
-func (f *serveFlags) setMaxFrame(s string) error {
-	s = strings.ToUpper(s)
-	digits := strings.TrimRight(s, "KMG")
-	n, err := strconv.ParseInt(digits, 10, 32)
-	shift := map[string]uint{"": 0, "K": 10, "M": 20, "G": 30}
-	by, ok := shift[s[len(digits):]]
-	if err != nil || !ok || n <= 0 || n<<by > 1<<31-1 {
-		return fmt.Errorf("want a number of bytes up to 2147483647, such as 65536, 64K or 16M")
+// sizeFlag returns the setter of a flag for a number of bytes.
+func sizeFlag(to *int) func(string) error {
+	return func(s string) error {
+		s = strings.ToUpper(s)
+		digits := strings.TrimRight(s, "KMG")
+		n, err := strconv.ParseInt(digits, 10, 32)
+		by, ok := map[string]uint{"": 0, "K": 10, "M": 20, "G": 30}[s[len(digits):]]
+		if err != nil || !ok || n <= 0 || n<<by > 1<<31-1 {
+			return fmt.Errorf("want a number of bytes up to 2147483647, such as 65536, 64K or 16M")
+		}
+		*to = int(n << by)
+		return nil
 	}
-	f.maxFrame = int(n << by)
-	return nil
 }
 
 func NewServeCommand(e *kit.Env) *cobra.Command {
@@ -149,14 +141,10 @@ func runServe(ctx context.Context, e *kit.Env, f *serveFlags) error {
 	if f.http.addr != "" {
 		return f.http.serve(ctx, srv, f.maxFrame, log)
 	}
-	cfg := stdio.Config{Framing: f.framing, MaxFrame: f.maxFrame, Logger: log}
-	if out, ok := e.Stdout.(*os.File); ok && (e.Stdin != os.Stdin || out != os.Stdout) {
-		cfg.Stdin, cfg.Stdout = e.Stdin, out
-	}
 	if kit.IsTerminal(e.Stdin) {
 		log.Info("reading from the terminal, one message per line; Ctrl-D ends the session")
 	}
-	return cfg.Serve(ctx, srv)
+	return endpoint.ServeStdio(ctx, e.Stdin, e.Stdout, srv, stdio.Config{Framing: f.framing, MaxFrame: f.maxFrame, Logger: log})
 }
 
 func (f *serveFlags) logHandler(w io.Writer) *stdio.LogHandler {

@@ -1,14 +1,17 @@
 package kit
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"mcpwire/cmd/internal/exit"
+	"mcpwire/jsonrpc"
 )
 
+// UnknownCommand returns the error for a command that does not exist. It suggests similar ones.
 func UnknownCommand(root *cobra.Command, name string) error {
 	var names []string
 	for _, c := range root.Root().Commands() {
@@ -47,4 +50,20 @@ func FlagError(cmd *cobra.Command, err error) error {
 		return exit.Usagef("%s: invalid value %q for flag --%s: %s", cmd.Name(), e.GetValue(), e.GetFlag().Name, cause)
 	}
 	return exit.UsageHintf(help, "%s: %w", cmd.Name(), err)
+}
+
+// FramingFlag returns the setter of a flag for the framing of messages. auto allows auto.
+func FramingFlag(to *jsonrpc.Framing, auto bool) func(string) error {
+	return func(s string) error {
+		for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader, jsonrpc.FramingAuto} {
+			if s == framing.String() && (auto || framing != jsonrpc.FramingAuto) {
+				*to = framing
+				return nil
+			}
+		}
+		if auto {
+			return errors.New("want auto, line or header")
+		}
+		return errors.New("want line or header")
+	}
 }

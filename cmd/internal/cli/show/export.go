@@ -105,8 +105,6 @@ func runExport(ctx context.Context, e *kit.Env, f *exportFlags, args []string) e
 		return exit.Usagef("export: --to is required: %s", strings.Join(formatNames(), ", "))
 	case write == nil && f.to != "html" && f.to != "call":
 		return exit.Usagef("export: unknown format %q: want one of %s", f.to, strings.Join(formatNames(), ", "))
-	case f.redact != "default" && f.redact != "off":
-		return exit.Usagef("export: invalid value %q for flag --redact: want default or off", f.redact)
 	case err != nil:
 		return err
 	case f.to == "pcapng" && f.output == "" && kit.WriterIsTerminal(e.Stdout):

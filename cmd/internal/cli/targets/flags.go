@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -82,23 +81,13 @@ func (f *Flags) Define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.sampling, "sampling", "", "offer the server a model: `WAY` is decline, or @FILE with its responses (default not to offer one)")
 	fs.StringArrayVar(&f.roots, "root", nil, "`FOLDER` to offer to the server as a root; may be repeated")
 	fs.BoolVarP(&f.Verbose, "verbose", "v", false, "show the server's standard error and connection details")
-	fs.Func("framing", "message framing of a stdio server: `KIND` is line or header (default line)", f.setFraming)
+	fs.Func("framing", "message framing of a stdio server: `KIND` is line or header (default line)", kit.FramingFlag(&f.Framing, false))
 	fs.BoolVar(&f.oauth, "oauth", false, "require OAuth; without this flag, it is used when the server requires it")
 	fs.BoolVar(&f.NoOAuth, "no-oauth", false, "do not use OAuth")
 	fs.StringVar(&f.clientID, "client-id", "", "`ID` of a client that is registered with the authorization server")
 	fs.StringVar(&f.secretEnv, "client-secret-env", "", "environment variable `NAME` with the secret of --client-id; without a terminal, the client then acts for itself")
 	fs.StringVar(&f.issuer, "issuer", "", "`URL` of the only authorization server that gets --client-id and its secret (default the one that the server names)")
 	fs.StringArrayVar(&f.scopes, "scope", nil, "`SCOPE` to request; may be repeated")
-}
-
-func (f *Flags) setFraming(s string) error {
-	for _, framing := range []jsonrpc.Framing{jsonrpc.FramingLine, jsonrpc.FramingHeader} {
-		if s == framing.String() {
-			f.Framing = framing
-			return nil
-		}
-	}
-	return errors.New("want line or header")
 }
 
 // Given reports whether a flag was given.
