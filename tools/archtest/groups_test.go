@@ -30,7 +30,7 @@ type group struct {
 // first group that names it.
 var groups = []group{
 	// Packages that know nothing of MCP.
-	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "cmd/internal/json/", "cmd/internal/text/", "cmd/internal/exit", "cmd/internal/smallfile"}, nil},
+	{"base", []string{"health", "internal/json/", "internal/net/", "internal/text/", "internal/proc/", "internal/base/", "cmd/internal/json/", "cmd/internal/text/", "cmd/internal/exit"}, nil},
 	{"jsonrpc, mcp", []string{"jsonrpc", "internal/rpc/", "mcp", "cmd/internal/build"}, []string{"base"}},
 	{"schema", []string{"schema", "schema/fullschema"}, []string{"base"}},
 	{"auth", []string{"auth", "oauth", "internal/auth/"}, []string{"base"}},

@@ -11,7 +11,6 @@ import (
 
 	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/exit"
-	"mcpwire/cmd/internal/smallfile"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -76,7 +75,7 @@ func ReadInput(e *kit.Env, value string) ([]byte, error) {
 	case value == "-":
 		return readStdin(e.Stdin)
 	case strings.HasPrefix(value, "@"):
-		return smallfile.Read(value[1:])
+		return os.ReadFile(value[1:])
 	}
 	return []byte(value), nil
 }
@@ -85,14 +84,7 @@ func readStdin(f *os.File) ([]byte, error) {
 	if f == nil {
 		return nil, errors.New("standard input contains the shell's commands")
 	}
-	text, err := io.ReadAll(io.LimitReader(f, smallfile.MaxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
-	}
-	if len(text) > smallfile.MaxSize {
-		return nil, fmt.Errorf("standard input: more than %d MiB", smallfile.MaxSize>>20)
-	}
-	return text, nil
+	return io.ReadAll(f)
 }
 
 // A Property is a member of an object that a schema describes.

@@ -13,7 +13,6 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/cmd/internal/exit"
-	"mcpwire/cmd/internal/smallfile"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
@@ -140,7 +139,7 @@ type jsonList struct {
 }
 
 func readList(file string) (jsonList, error) {
-	text, err := smallfile.Read(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return jsonList{}, err
 	}

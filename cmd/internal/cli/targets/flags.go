@@ -14,7 +14,6 @@ import (
 
 	"mcpwire/cmd/internal/cli/kit"
 	"mcpwire/cmd/internal/exit"
-	"mcpwire/cmd/internal/smallfile"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/text/lazyregexp"
 	"mcpwire/jsonrpc"
@@ -63,6 +62,7 @@ func (f *Flags) Register(all *pflag.FlagSet) {
 	f.Set = all
 }
 
+// Define adds the flags to fs, which need not be that of a command.
 func (f *Flags) Define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.Transport, "transport", TransportAuto, "transport: `KIND` is auto, stdio, http (Streamable HTTP) or sse (HTTP+SSE)")
 	fs.StringVar(&f.Protocol, "protocol", "auto", "auto, modern, legacy, or a `REVISION` that mcpwire version lists")
@@ -171,7 +171,7 @@ func (f *Flags) mergeHTTP(t *Spec) error {
 	}
 	lines := slices.Clone(f.headers)
 	for _, name := range f.headerFiles {
-		text, err := smallfile.Read(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return exit.Usagef("--header-file: %w", err)
 		}
@@ -231,6 +231,7 @@ func (f *Flags) parseHeader(line string) (name, value string, err error) {
 	return name, value, nil
 }
 
+// Variable matches ${NAME} and ${NAME:-default}.
 var Variable = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
 // ExpandVariables expands ${NAME} and ${NAME:-default} from the environment. An unset variable is

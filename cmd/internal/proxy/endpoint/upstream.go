@@ -8,9 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
-	"mcpwire/cmd/internal/smallfile"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/jsonrpc"
 )
@@ -85,7 +85,7 @@ func TLS(caFile string, insecure bool) (*tls.Config, error) {
 	if caFile == "" {
 		return conf, nil
 	}
-	pem, err := smallfile.Read(caFile)
+	pem, err := os.ReadFile(caFile)
 	if err != nil {
 		return nil, err
 	}
