@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -79,10 +78,7 @@ func newConfigCommand(e *kit.Env) *cobra.Command {
 					headers[name] = hideLiterals(value)
 				}
 			}
-			enc := json.NewEncoder(e.Stdout)
-			enc.SetEscapeHTML(false)
-			enc.SetIndent("", "  ")
-			return enc.Encode(conf)
+			return kit.WriteIndentedJSON(e.Stdout, conf)
 		},
 	})
 	return c

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,7 +98,7 @@ func writeSpec(e *kit.Env, words []string, revs []mcp.Revision, asJSON bool) err
 	}
 	if len(words) == 0 {
 		if asJSON {
-			return writeSpecJSON(e, book.Index())
+			return kit.WriteIndentedJSON(e.Stdout, book.Index())
 		}
 		return specref.WriteIndex(e.Stdout, book.Index(), style)
 	}
@@ -115,7 +113,7 @@ func writeSpec(e *kit.Env, words []string, revs []mcp.Revision, asJSON bool) err
 				fmt.Fprintf(e.Stderr, "terms like it: %s\n", strings.Join(similar, ", "))
 			}
 			if asJSON {
-				return writeSpecJSON(e, hits)
+				return kit.WriteIndentedJSON(e.Stdout, hits)
 			}
 			return specref.WriteHits(e.Stdout, hits, style)
 		}
@@ -125,19 +123,7 @@ func writeSpec(e *kit.Env, words []string, revs []mcp.Revision, asJSON bool) err
 		return exit.Usagef("spec: unknown term %.100q (mcpwire spec lists all terms)", query)
 	}
 	if asJSON {
-		return writeSpecJSON(e, entries)
+		return kit.WriteIndentedJSON(e.Stdout, entries)
 	}
 	return specref.Write(e.Stdout, entries, style)
-}
-
-func writeSpecJSON(e *kit.Env, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	_, err := e.Stdout.Write(b.Bytes())
-	return err
 }

@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"mcpwire/oauth"
 )
 
+// NewAuthCommand returns the command auth.
 func NewAuthCommand(e *kit.Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "auth status [--json] | logout URL | logout --all",
@@ -149,12 +149,7 @@ func authStatus(ctx context.Context, e *kit.Env, asJSON bool, now time.Time) err
 		if list == nil {
 			list = []login{}
 		}
-		text, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(e.Stdout, "%s\n", text)
-		return err
+		return kit.WriteJSON(e.Stdout, list)
 	}
 	if len(list) == 0 {
 		fmt.Fprintln(e.Stderr, "no logins: mcpwire has no tokens")

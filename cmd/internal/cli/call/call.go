@@ -35,7 +35,8 @@ const callExample = `  mcpwire call add a=2 b=3 -- mcpwire serve
   echo '{"text":"from a pipe"}' | mcpwire call echo --args - -- mcpwire serve
   mcpwire call cursor:browser screenshot -o page.png --timeout 2m`
 
-func NewCallCommand(e *kit.Env) *cobra.Command {
+// NewCommand returns the command call.
+func NewCommand(e *kit.Env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "call TARGET TOOL [NAME=TEXT | NAME:=JSON]... [FLAGS]",
 		Short:   "call a tool",

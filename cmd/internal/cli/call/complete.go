@@ -20,6 +20,7 @@ arguments. --json prints the result object exactly as received.`
 const completeExample = `  mcpwire complete resource 'demo:///squares/{n}' n 1 -- mcpwire serve
   mcpwire complete http://127.0.0.1:8080/mcp prompt explain audience be topic=x`
 
+// NewCompleteCommand returns the command complete.
 func NewCompleteCommand(e *kit.Env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "complete TARGET (prompt | resource) NAME ARG VALUE [ARG=TEXT]...",

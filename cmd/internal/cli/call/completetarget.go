@@ -81,8 +81,10 @@ func completeArguments(schema json.RawMessage, word string) ([]string, cobra.She
 		case !hasValue:
 			words = append(words, p.Name+"=\t"+safe.Clip(strings.TrimSpace(typeText(p.Schema, 0)+" "+safe.FirstLine(p.Description)), 80))
 		case p.Name == name:
-			for _, value := range schemaValues(p.Schema) {
-				words = append(words, name+"="+value)
+			for _, value := range p.Values() {
+				if trace.Escape(value) == value {
+					words = append(words, name+"="+value)
+				}
 			}
 		}
 	}
@@ -92,28 +94,7 @@ func completeArguments(schema json.RawMessage, word string) ([]string, cobra.She
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// schemaValues returns the values of a schema that has a list of them.
-func schemaValues(schema json.RawMessage) []string {
-	if jsonwire.Text(jsonwire.Lookup(schema, "type")) == "boolean" {
-		return []string{"true", "false"}
-	}
-	var list []string
-	enum := jsonwire.Lookup(schema, "enum")
-	if len(enum) == 0 || enum[0] != '[' {
-		return nil
-	}
-	for el := jsonwire.ArrayElements(enum); el.Next(); {
-		text := string(el.Value())
-		if text != "" && text[0] == '"' {
-			text = jsonwire.Text(el.Value())
-		}
-		if trace.Escape(text) == text {
-			list = append(list, text)
-		}
-	}
-	return list
-}
-
+// completePromptArguments completes NAME=TEXT by the definition of a prompt.
 func completePromptArguments(prompt json.RawMessage) []string {
 	var p struct {
 		Arguments []struct{ Name, Description string }

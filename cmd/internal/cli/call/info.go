@@ -34,6 +34,7 @@ const infoExample = `  mcpwire info -- mcpwire serve
   mcpwire info https://mcp.example.com/mcp --probe
   mcpwire info claude-desktop:files --json`
 
+// NewInfoCommand returns the command info.
 func NewInfoCommand(e *kit.Env) *cobra.Command {
 	v := &infoVerb{}
 	c := &cobra.Command{
@@ -63,10 +64,6 @@ func (v *infoVerb) parse(args []string) error {
 }
 
 func (v *infoVerb) run(ctx context.Context, s *session) error {
-	method := mcp.MethodInitialize
-	if s.Revision().Modern() {
-		method = mcp.MethodDiscover
-	}
 	greeting, describeTime := s.d.Greeting, s.d.DescribeTime
 	if v.json {
 		if greeting == nil {
@@ -93,7 +90,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("capabilities", capabilitiesText(s.Profile().Capabilities))
 	offers, listed, listErr := s.count(ctx)
 	add("offers", offers)
-	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", kit.ShortTime(s.d.Took), method, kit.ShortTime(describeTime), kit.ShortTime(listed)))
+	add("times", fmt.Sprintf("connected in %s, %s %s, lists %s", kit.ShortTime(s.d.Took), targets.HandshakeMethod(s.Revision()), kit.ShortTime(describeTime), kit.ShortTime(listed)))
 	if text := s.Profile().Instructions; text != "" {
 		add("instructions", clip.Characters(strings.ReplaceAll(safe.Text(strings.TrimSpace(text)), "\n", "\n              "), 8000))
 	}

@@ -77,12 +77,8 @@ func probeRevision(ctx context.Context, d *targets.Dialer, r mcp.Revision) (prob
 		return line, err
 	}
 	defer c.Close()
-	method := mcp.MethodInitialize
-	if r.Modern() {
-		method = mcp.MethodDiscover
-	}
 	line.OK = true
-	line.Result, _ = d.Trace.Result(method)
+	line.Result, _ = d.Trace.Result(targets.HandshakeMethod(r))
 	return line, nil
 }
 

@@ -42,6 +42,7 @@ const listExample = `  mcpwire list -- mcpwire serve
   mcpwire list cursor:files tools read_file
   mcpwire list cursor:files resources --page eyJvIjoxMDB9`
 
+// NewListCommand returns the command list.
 func NewListCommand(e *kit.Env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "list TARGET [tools [NAME...] | resources | templates | prompts [NAME...]]... [FLAGS]",

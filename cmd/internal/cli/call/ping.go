@@ -27,6 +27,7 @@ has no ping, gets server/discover.
 const pingExample = `  mcpwire ping -- mcpwire serve
   mcpwire ping -c 100 --interval 10ms http://127.0.0.1:8080/mcp`
 
+// NewPingCommand returns the command ping.
 func NewPingCommand(e *kit.Env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "ping TARGET [FLAGS]",

@@ -22,6 +22,7 @@ NAME=TEXT. --json prints the result object exactly as received.`
 const promptExample = `  mcpwire prompt explain topic=pipes -- mcpwire serve
   mcpwire prompt http://127.0.0.1:8080/mcp explain topic=go --json`
 
+// NewPromptCommand returns the command prompt.
 func NewPromptCommand(e *kit.Env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "prompt TARGET NAME [NAME=TEXT]... [FLAGS]",

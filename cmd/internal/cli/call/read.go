@@ -24,6 +24,7 @@ line describes it. --json prints the result object exactly as received.`
 const readExample = `  mcpwire read demo://about -- mcpwire serve
   mcpwire read http://127.0.0.1:8080/mcp demo:///squares/12 -o square.txt`
 
+// NewReadCommand returns the command read.
 func NewReadCommand(e *kit.Env) *cobra.Command {
 	return newVerbCommand(e, &cobra.Command{
 		Use:     "read TARGET URI [FLAGS]",

@@ -44,6 +44,7 @@ const sendExample = `  mcpwire send '{"jsonrpc":"2.0","id":1,"method":"tools/lis
   mcpwire send http://127.0.0.1:8080/mcp @a.json --no-init -H 'Mcp-Method: x'
   mcpwire send --batch --no-init @two.ndjson -- mcpwire serve`
 
+// NewSendCommand returns the command send.
 func NewSendCommand(e *kit.Env) *cobra.Command {
 	v := &sender{e: e}
 	f := targets.Flags{AnyHeader: true}

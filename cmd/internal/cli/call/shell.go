@@ -40,6 +40,7 @@ x:={"a": [1, 2]}.`
 const shellExample = `  mcpwire shell -- mcpwire serve
   printf 'list tools\ncall add a=2 b=3\n' | mcpwire shell -- mcpwire serve`
 
+// NewShellCommand returns the command shell.
 func NewShellCommand(e *kit.Env) *cobra.Command {
 	var f targets.Flags
 	sh := &shell{}

@@ -69,7 +69,7 @@ func (s *termSource) failed(err error) {
 
 func (s *termSource) line(ctx context.Context) (string, error) { return s.read(ctx, shellPrompt) }
 
-// ask is an askFunc. Only the last line of the prompt is part of the edited line.
+// ask is an AskFunc. Only the last line of the prompt is part of the edited line.
 func (s *termSource) ask(ctx context.Context, prompt string) (string, error) {
 	at := strings.LastIndexByte(prompt, '\n') + 1
 	if _, err := io.WriteString(s, prompt[:at]); err != nil {

@@ -185,11 +185,8 @@ func toolArguments(props []targets.Property, given []string, last string) []stri
 	for _, p := range props {
 		if before := p.Name + "="; strings.HasPrefix(last, before) {
 			var values []string
-			for _, o := range targets.NewField(p).Options {
-				values = append(values, before+targets.PlainText(o.Value))
-			}
-			if p.Kind == "boolean" {
-				values = append(values, before+"true", before+"false")
+			for _, value := range p.Values() {
+				values = append(values, before+value)
 			}
 			return values
 		}

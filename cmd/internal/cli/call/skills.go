@@ -39,6 +39,7 @@ const skillsExample = `  mcpwire skills http://127.0.0.1:8080/mcp
   mcpwire skills --verify --json -- node server.js
   mcpwire skills check ./skills`
 
+// NewSkillsCommand returns the command skills.
 func NewSkillsCommand(e *kit.Env) *cobra.Command {
 	c := newVerbCommand(e, &cobra.Command{
 		Use:     "skills TARGET [NAME [PATH]] [FLAGS] | check FOLDER",

@@ -57,6 +57,7 @@ func checkFailures() []string {
 	return []string{check.Error.String(), check.Warning.String(), check.Info.String(), failNever}
 }
 
+// NewCommand returns the command check.
 func NewCommand(e *kit.Env) *cobra.Command {
 	f := new(checkFlags)
 	c := &cobra.Command{

@@ -68,6 +68,7 @@ func impacts() []string {
 	return []string{string(schemadiff.Annotations), string(schemadiff.Compatible), string(schemadiff.Unclear), string(schemadiff.Breaking), "never"}
 }
 
+// NewDiffCommand returns the command diff.
 func NewDiffCommand(e *kit.Env) *cobra.Command {
 	var f diffFlags
 	c := &cobra.Command{

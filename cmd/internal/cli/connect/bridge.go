@@ -95,6 +95,7 @@ const bridgeExample = `  # in a host's configuration, a server on the web
   # a key from the environment, in no list of processes
   mcpwire bridge -H 'X-Api-Key: ${KEY}' https://example.com/mcp`
 
+// NewBridgeCommand returns the command bridge.
 func NewBridgeCommand(e *kit.Env) *cobra.Command {
 	f := &bridgeFlags{}
 	c := &cobra.Command{

@@ -61,7 +61,7 @@ func (f *bridgeFlags) urlSide(e *kit.Env, t *targets.Spec, log *slog.Logger) (*u
 	transport := streamable.NewTransport(t.URL, &streamable.TransportOptions{
 		HTTPClient: &http.Client{Transport: bridge.OuterTransport(side)}, Header: t.Header, NoSSE: t.Transport == targets.TransportHTTP, MaxFrame: f.maxFrame, UnavailableTimeout: endpoint.UnavailableTimeout, Logger: log,
 	})
-	return &upstreamTarget{name: nameOfURL(t.URL), url: t.URL, http: true, login: side.Clock.Last, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
+	return &upstreamTarget{name: nameOfURL(t.URL), url: t.URL, http: true, login: side.LastLogin, connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) {
 		return transport.Connect(ctx)
 	}}, nil
 }

@@ -56,6 +56,7 @@ type gatewayFlags struct {
 	json, verbose bool
 }
 
+// NewGatewayCommand returns the command gateway.
 func NewGatewayCommand(e *kit.Env) *cobra.Command {
 	f := &gatewayFlags{}
 	c := &cobra.Command{

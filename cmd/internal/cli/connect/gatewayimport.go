@@ -55,15 +55,10 @@ before or give --trust-project: whoever wrote the project chose its command.`,
 }
 
 func runGatewayImport(e *kit.Env, only []string, trusted bool) error {
-	here, err := hosts.Current()
+	here, files, err := servers.Find(only...)
 	if err != nil {
 		return err
 	}
-	files, err := hosts.Find(here)
-	if err != nil {
-		return err
-	}
-	files = slices.DeleteFunc(files, func(f hosts.File) bool { return len(only) > 0 && !slices.Contains(only, f.Host) })
 	servers.WarnAbout(e.Stderr, files)
 	im := &hostImport{here: here, trusted: trusted, redactor: capture.NewRedactor(nil), comments: map[string]string{"listWait": "for servers that have to be installed"}, byKey: map[string]*gatewayconfig.Upstream{}, secrets: map[string]string{}}
 	for _, f := range files {

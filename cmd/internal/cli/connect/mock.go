@@ -117,6 +117,7 @@ func (f *mockFlags) setLevel(s string) error {
 	return nil
 }
 
+// NewMockCommand returns the command mock.
 func NewMockCommand(e *kit.Env) *cobra.Command {
 	var f mockFlags
 	c := &cobra.Command{

@@ -63,6 +63,7 @@ type replayFlags struct {
 	path   string
 }
 
+// NewReplayCommand returns the command replay.
 func NewReplayCommand(e *kit.Env) *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{

@@ -110,6 +110,7 @@ func sizeFlag(to *int) func(string) error {
 	}
 }
 
+// NewServeCommand returns the command serve.
 func NewServeCommand(e *kit.Env) *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{

@@ -26,11 +26,7 @@ const maxExamined = 4
 
 // runDoctorAll examines the servers that hosts have configured and prints a line for each.
 func runDoctorAll(cmd *cobra.Command, e *kit.Env, f *targets.Flags, asJSON bool) error {
-	machine, err := hosts.Current()
-	if err != nil {
-		return err
-	}
-	files, err := hosts.Find(machine)
+	machine, files, err := servers.Find()
 	if err != nil {
 		return err
 	}

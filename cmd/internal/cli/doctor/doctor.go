@@ -56,6 +56,7 @@ type doctor struct {
 // maxGuess limits the wait for responses at guessed URLs.
 const maxGuess = 10 * time.Second
 
+// NewCommand returns the command doctor.
 func NewCommand(e *kit.Env) *cobra.Command {
 	f := new(targets.Flags)
 	var asJSON, asMarkdown, quick, all bool

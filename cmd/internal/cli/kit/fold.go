@@ -67,8 +67,8 @@ func tokenLen(s string) int {
 	return len(s)
 }
 
-// A folder breaks a line for a terminal. Continuation lines are indented.
-type folder struct {
+// A Folder breaks a line for a terminal. Continuation lines are indented.
+type Folder struct {
 	paint         Paint
 	width, indent int
 
@@ -78,13 +78,13 @@ type folder struct {
 	same piece
 }
 
-// NewFolder returns a folder for a line that starts at column col.
-func NewFolder(p Paint, width, col, indent int) *folder {
-	return &folder{paint: p, width: width, indent: indent, col: col}
+// NewFolder returns a Folder for a line that starts at column col.
+func NewFolder(p Paint, width, col, indent int) *Folder {
+	return &Folder{paint: p, width: width, indent: indent, col: col}
 }
 
 // unit adds pieces and keeps them on one line if they fit.
-func (f *folder) unit(pieces []piece) {
+func (f *Folder) unit(pieces []piece) {
 	size := 0
 	for _, p := range pieces {
 		size += utf8.RuneCountInString(p.text)
@@ -98,7 +98,7 @@ func (f *folder) unit(pieces []piece) {
 }
 
 // Words adds text that may be broken after spaces, and anywhere in a word longer than a line.
-func (f *folder) Words(text, style string) {
+func (f *Folder) Words(text, style string) {
 	for word := range strings.SplitAfterSeq(text, " ") {
 		size := utf8.RuneCountInString(strings.TrimSuffix(word, " "))
 		if f.col+size > f.width && f.col > f.indent {
@@ -118,7 +118,7 @@ func (f *folder) Words(text, style string) {
 	}
 }
 
-func (f *folder) add(r rune, style string) {
+func (f *Folder) add(r rune, style string) {
 	if style != f.same.style {
 		f.flush()
 		f.same.style = style
@@ -127,20 +127,20 @@ func (f *folder) add(r rune, style string) {
 	f.col++
 }
 
-func (f *folder) newline() {
+func (f *Folder) newline() {
 	f.same.text = strings.TrimRight(f.same.text, " ")
 	f.flush()
 	f.b.WriteString("\n" + strings.Repeat(" ", f.indent))
 	f.col = f.indent
 }
 
-func (f *folder) flush() {
+func (f *Folder) flush() {
 	f.b.WriteString(f.paint.In(f.same.style, f.same.text))
 	f.same.text = ""
 }
 
 // String returns the lines without the indent of the first.
-func (f *folder) String() string {
+func (f *Folder) String() string {
 	f.flush()
 	return f.b.String()
 }

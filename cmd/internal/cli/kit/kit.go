@@ -26,6 +26,14 @@ func WriteJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// WriteIndentedJSON is WriteJSON with two spaces for each level.
+func WriteIndentedJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
 // CompleteFlag adds completion of a flag's values.
 func CompleteFlag(c *cobra.Command, name string, values func() []string) {
 	// It fails only for an unknown flag.
@@ -112,6 +120,7 @@ func (l *List) Type() string       { return "" }
 func (l *List) String() string     { return strings.Join(*l, ",") }
 func (l *List) Set(s string) error { *l = append(*l, s); return nil }
 
+// OrDash returns s, or "-" if it is empty.
 func OrDash(s string) string {
 	if s == "" {
 		return "-"
@@ -141,4 +150,21 @@ func FlagText(cmd *cobra.Command, name string) string {
 		return f.Value.String()
 	}
 	return ""
+}
+
+// CreateFile creates a file that must not exist, and calls write with it. It removes the file if
+// that fails.
+func CreateFile(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return exit.Fail(exit.Unexpected, "output", "use a file that does not exist yet, in an existing folder", err)
+	}
+	err = write(f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = os.Remove(path)
+	}
+	return err
 }

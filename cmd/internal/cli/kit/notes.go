@@ -26,6 +26,7 @@ type Notes struct {
 	least mcp.LoggingLevel
 }
 
+// NewNotes returns notes for a command. They show log messages from the level warning on.
 func NewNotes(e *Env) *Notes {
 	return &Notes{W: e.Stderr, Status: e.StatusLine(), least: mcp.LevelWarning}
 }

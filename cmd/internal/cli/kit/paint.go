@@ -13,6 +13,7 @@ const (
 	Cyan   = "36"
 )
 
+// In returns text with a style.
 func (p Paint) In(style, text string) string {
 	if !p || style == "" || text == "" {
 		return text

@@ -60,6 +60,7 @@ func NewScreen(w io.Writer) *Screen {
 	return s
 }
 
+// Printf prints text unchanged, unless a write has failed.
 func (s *Screen) Printf(format string, args ...any) {
 	if s.Err == nil {
 		_, s.Err = fmt.Fprintf(s.w, format, args...)

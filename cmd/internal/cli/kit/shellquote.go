@@ -78,6 +78,7 @@ type SecretNames struct {
 	variables shellword.Variables
 }
 
+// NewSecretNames returns names with a key of their own for the hashes of secrets.
 func NewSecretNames() *SecretNames {
 	key := make([]byte, 32)
 	rand.Read(key) // never fails

@@ -23,6 +23,7 @@ type Table struct {
 	rows  [][]string
 }
 
+// Add adds a row.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // Drop removes a column and reports whether it existed.

@@ -21,6 +21,7 @@ func OwnPath() (string, error) {
 	return exe, nil
 }
 
+// SameFile reports whether two paths lead to one file.
 func SameFile(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

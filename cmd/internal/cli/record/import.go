@@ -48,6 +48,7 @@ type importFlags struct {
 	local                      bool
 }
 
+// NewImportCommand returns the command import.
 func NewImportCommand(e *kit.Env) *cobra.Command {
 	var f importFlags
 	names := make([]string, 0, 8)
@@ -99,12 +100,12 @@ func runImport(ctx context.Context, e *kit.Env, f *importFlags, path string) err
 	if f.local {
 		opts.Zone = time.Local
 	}
-	out, finish, err := importTarget(e, f.output, name)
-	if err != nil {
+	var result importer.Result
+	write := func(w io.Writer) (err error) {
+		result, err = importer.Run(w, contextReader{ctx, in}, opts)
 		return err
 	}
-	result, err := importer.Run(out, contextReader{ctx, in}, opts)
-	if err = finish(err); err != nil {
+	if err := importTo(e, f.output, name, write); err != nil {
 		if errors.Is(err, importer.ErrUnknown) {
 			return exit.Fail(exit.Unexpected, "unknown_format", "mcpwire import --help lists what can be imported; --from names the format", fmt.Errorf("%s: %w", safe.Line(path), err))
 		}
@@ -135,40 +136,28 @@ func importName(path string) string {
 	return name
 }
 
-// importTarget opens the output of the capture. finish takes the error of the import and removes an
-// incomplete file. It prints the path of a file that the user did not name.
-func importTarget(e *kit.Env, output, name string) (w io.Writer, finish func(error) error, err error) {
-	if output == "-" {
-		return e.Stdout, func(err error) error { return err }, nil
-	}
-	path := output
-	if path == "" {
+// importTo calls write with the output of the capture. It prints the path of a file that the user
+// did not name.
+func importTo(e *kit.Env, output, name string, write func(io.Writer) error) error {
+	switch output {
+	case "-":
+		return write(e.Stdout)
+	case "":
 		dir, err := captures.Dir()
 		if err == nil {
 			err = os.MkdirAll(dir, 0o700)
 		}
 		if err != nil {
-			return nil, nil, exit.Fail(exit.Unexpected, "output", "name a file with -o", err)
+			return exit.Fail(exit.Unexpected, "output", "name a file with -o", err)
 		}
-		path = filepath.Join(dir, fmt.Sprintf("%s-%s-%d%s", captures.FileName(name), time.Now().UTC().Format("20060102T150405Z"), os.Getpid(), capture.Suffix))
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, nil, exit.Fail(exit.Unexpected, "output", "use a file that does not exist yet, in an existing folder", err)
-	}
-	return file, func(err error) error {
-		if cerr := file.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			_ = os.Remove(path)
+		path := filepath.Join(dir, fmt.Sprintf("%s-%s-%d%s", captures.FileName(name), time.Now().UTC().Format("20060102T150405Z"), os.Getpid(), capture.Suffix))
+		if err := kit.CreateFile(path, write); err != nil {
 			return err
 		}
-		if output == "" {
-			_, err = fmt.Fprintln(e.Stdout, path)
-		}
+		_, err = fmt.Fprintln(e.Stdout, path)
 		return err
-	}, nil
+	}
+	return kit.CreateFile(output, write)
 }
 
 // A contextReader fails after its context ends.
@@ -177,6 +166,7 @@ type contextReader struct {
 	r   io.Reader
 }
 
+// Read implements [io.Reader].
 func (r contextReader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err

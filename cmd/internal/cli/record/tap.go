@@ -119,6 +119,7 @@ func (f *tapFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.origin, "origin", "", "with --listen, `ORIGIN` to send to the server instead of that of a page on this machine or a --host; drop sends none")
 }
 
+// NewTapCommand returns the command tap.
 func NewTapCommand(e *kit.Env) *cobra.Command {
 	var f tapFlags
 	c := &cobra.Command{

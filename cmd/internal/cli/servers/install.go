@@ -22,6 +22,7 @@ type installation struct {
 	allowCalls, allowUnredacted bool
 }
 
+// NewInstallCommand returns the command install.
 func NewInstallCommand(e *kit.Env) *cobra.Command {
 	in := &installation{}
 	c := &cobra.Command{

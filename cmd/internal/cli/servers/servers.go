@@ -24,7 +24,8 @@ import (
 	"mcpwire/internal/text/printable"
 )
 
-func NewServersCommand(e *kit.Env) *cobra.Command {
+// NewCommand returns the command servers.
+func NewCommand(e *kit.Env) *cobra.Command {
 	var host string
 	var asJSON bool
 	c := &cobra.Command{
@@ -50,6 +51,7 @@ Hosts: ` + strings.Join(hosts.Names()[:7], ", ") + `,
 	return c
 }
 
+// CompleteHosts completes the names of hosts.
 func CompleteHosts(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return hosts.Names(), cobra.ShellCompDirectiveNoFileComp
 }
@@ -66,20 +68,27 @@ func runServers(e *kit.Env, host string, asJSON bool) error {
 	if err := CheckHost("servers", host); err != nil {
 		return err
 	}
-	here, err := hosts.Current()
+	here, files, err := Find(host)
 	if err != nil {
 		return err
 	}
-	files, err := hosts.Find(here)
-	if err != nil {
-		return err
-	}
-	files = slices.DeleteFunc(files, func(f hosts.File) bool { return host != "" && f.Host != host })
-	problems := WarnAbout(e.Stderr, files)
+	problems := warnAbout(e.Stderr, files)
 	if asJSON {
 		return printServersJSON(e.Stdout, files, problems)
 	}
 	return printServers(e, here, files)
+}
+
+// Find returns this machine and the configurations of its hosts, or only those of some hosts. Empty
+// names count as none.
+func Find(only ...string) (*hosts.Env, []hosts.File, error) {
+	here, err := hosts.Current()
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err := hosts.Find(here)
+	only = slices.DeleteFunc(only, func(host string) bool { return host == "" })
+	return here, slices.DeleteFunc(files, func(f hosts.File) bool { return len(only) > 0 && !slices.Contains(only, f.Host) }), err
 }
 
 // A fileProblem is the JSON form of a file or entry that could not be read.
@@ -91,8 +100,11 @@ type fileProblem struct {
 	Message string `json:"message"`
 }
 
-// WarnAbout prints the problems of files to stderr and returns them.
-func WarnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
+// WarnAbout prints the problems of files to stderr.
+func WarnAbout(stderr io.Writer, files []hosts.File) { warnAbout(stderr, files) }
+
+// warnAbout is [WarnAbout], and also returns the problems.
+func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
 	problems := []fileProblem{}
 	for _, f := range files {
 		list := make([]error, 0, len(f.Errors)+1)
@@ -204,9 +216,7 @@ func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) e
 		}
 	}
 	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
+	if err := kit.WriteJSON(&b, out); err != nil {
 		return err
 	}
 	_, err := w.Write(safe.JSON(b.Bytes()))

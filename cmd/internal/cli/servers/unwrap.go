@@ -8,6 +8,7 @@ import (
 	"mcpwire/cmd/internal/inspect/hosts"
 )
 
+// NewUnwrapCommand returns the command unwrap.
 func NewUnwrapCommand(e *kit.Env) *cobra.Command {
 	var sel selection
 	var dryRun bool

@@ -42,6 +42,7 @@ type wrapping struct {
 	command, listen string
 }
 
+// NewWrapCommand returns the command wrap.
 func NewWrapCommand(e *kit.Env) *cobra.Command {
 	w := &wrapping{}
 	c := &cobra.Command{
@@ -375,10 +376,9 @@ func (s *selection) findAll(e *kit.Env, here *hosts.Env) ([]hosts.Server, error)
 		files = []hosts.File{f}
 	} else {
 		var err error
-		if files, err = hosts.Find(here); err != nil {
+		if _, files, err = Find(s.host); err != nil {
 			return nil, err
 		}
-		files = slices.DeleteFunc(files, func(f hosts.File) bool { return s.host != "" && f.Host != s.host })
 	}
 	WarnAbout(e.Stderr, files)
 	var list []hosts.Server

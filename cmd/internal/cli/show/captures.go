@@ -16,6 +16,7 @@ import (
 	"mcpwire/cmd/internal/trace/captures"
 )
 
+// NewCapturesCommand returns the command captures.
 func NewCapturesCommand(e *kit.Env) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{

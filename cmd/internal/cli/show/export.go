@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
 	"slices"
 	"strings"
 
@@ -77,6 +76,7 @@ func formatNames() []string {
 	return names
 }
 
+// NewExportCommand returns the command export.
 func NewExportCommand(e *kit.Env) *cobra.Command {
 	var f exportFlags
 	c := &cobra.Command{
@@ -158,18 +158,7 @@ func exportTo(e *kit.Env, f *exportFlags, write func(w io.Writer) error) error {
 	if f.output == "" || f.output == "-" {
 		return write(e.Stdout)
 	}
-	file, err := os.OpenFile(f.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return exit.Fail(exit.Unexpected, "output", "use a file that does not exist yet, in an existing folder", err)
-	}
-	err = write(file)
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		_ = os.Remove(f.output)
-	}
-	return err
+	return kit.CreateFile(f.output, write)
 }
 
 // exported returns the events to export.

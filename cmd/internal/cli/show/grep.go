@@ -14,6 +14,7 @@ import (
 	"mcpwire/cmd/internal/trace"
 )
 
+// NewGrepCommand returns the command grep.
 func NewGrepCommand(e *kit.Env) *cobra.Command {
 	var files, count, asJSON bool
 	var window sources.WindowFlags

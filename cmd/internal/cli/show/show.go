@@ -29,7 +29,8 @@ type showFlags struct {
 	from, to uint64
 }
 
-func NewShowCommand(e *kit.Env) *cobra.Command {
+// NewCommand returns the command show.
+func NewCommand(e *kit.Env) *cobra.Command {
 	var f showFlags
 	c := &cobra.Command{
 		Use:   "show [FILE | NAME]... [-n N[-M]] [FLAGS]",

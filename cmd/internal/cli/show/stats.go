@@ -19,6 +19,7 @@ import (
 	"mcpwire/internal/text/plural"
 )
 
+// NewStatsCommand returns the command stats.
 func NewStatsCommand(e *kit.Env) *cobra.Command {
 	var asJSON, all bool
 	var by, order string

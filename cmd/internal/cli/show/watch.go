@@ -65,6 +65,7 @@ const watchExample = `  mcpwire watch
   mcpwire watch --json | jq -r 'select(.status != "ok") | .summary'
   mcpwire watch session.mcpcap.ndjson`
 
+// NewWatchCommand returns the command watch.
 func NewWatchCommand(e *kit.Env) *cobra.Command {
 	var f watchFlags
 	c := &cobra.Command{

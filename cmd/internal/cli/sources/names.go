@@ -57,6 +57,7 @@ func Args(e *kit.Env, command string, args []string) ([]string, error) {
 	return paths, nil
 }
 
+// Newest returns the newest captures in the folder of the user, see [captures.Newest].
 func Newest() ([]captures.Info, error) {
 	dir, err := captures.Dir()
 	if err != nil {

@@ -120,6 +120,7 @@ func (s Source) Follow(ctx context.Context, discover func() []string) iter.Seq2[
 	}
 }
 
+// One returns the events of one capture. With follow, it also returns those that are written later.
 func (s Source) One(ctx context.Context, path string, follow bool) iter.Seq2[*capture.Event, error] {
 	return func(yield func(*capture.Event, error) bool) {
 		var r *capture.Reader

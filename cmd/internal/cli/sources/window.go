@@ -34,6 +34,7 @@ func (f *WindowFlags) Register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.Last, "last", 0, "show only the last `N` exchanges; 0 means all")
 }
 
+// Given reports whether one of the flags was given.
 func (f *WindowFlags) Given() bool { return f.since != "" || f.Last != 0 }
 
 // A Window selects rows of a timeline. The zero window selects all.

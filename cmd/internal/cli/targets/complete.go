@@ -32,6 +32,7 @@ func CompleteServers(keep func(hosts.Server) bool) completer {
 	}
 }
 
+// ServerNames returns the names of configured servers that keep accepts, with what they run.
 func ServerNames(keep func(hosts.Server) bool) []string {
 	machine, err := hosts.Current()
 	if err != nil {
@@ -100,6 +101,7 @@ func ServerRuns(s hosts.Server) string {
 // placeholder matches what package capture writes instead of a secret.
 var placeholder = lazyregexp.New(`~redacted:[^~]*~`)
 
+// MaskText replaces likely secrets in a text, by the rules for captures.
 func MaskText(s string) string {
 	return placeholder().ReplaceAllString(capture.NewRedactor(nil).Text(s), hosts.Placeholder)
 }

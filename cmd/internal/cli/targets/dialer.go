@@ -33,7 +33,7 @@ type Dialer struct {
 	Trace *Trace
 	Notes *kit.Notes
 	// Ask asks the user. It is nil without a user to ask.
-	Ask  askFunc
+	Ask  AskFunc
 	opts client.Options
 	// Start starts the server in place of the target's command, in tests.
 	Start wireclient.Starter
@@ -110,6 +110,7 @@ func NewDialer(e *kit.Env, t Spec, f *Flags) (*Dialer, error) {
 // forever stands for no limit.
 const forever = 365 * 24 * time.Hour
 
+// OrForever returns d, or a time without end if d is zero.
 func OrForever(d time.Duration) time.Duration {
 	if d == 0 {
 		return forever
@@ -177,8 +178,8 @@ func (d *Dialer) Dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		timer := time.AfterFunc(d.Flags.ConnectTimeout, func() { cancel(late) })
 		defer timer.Stop()
 		if d.HTTP != nil {
-			d.HTTP.Clock.set(timer, d.Flags.ConnectTimeout)
-			defer d.HTTP.Clock.set(nil, 0)
+			d.HTTP.clock.set(timer, d.Flags.ConnectTimeout)
+			defer d.HTTP.clock.set(nil, 0)
 		}
 		ctx = limited
 	}
@@ -199,11 +200,7 @@ func (d *Dialer) Dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		}
 		return nil, d.Failure(err)
 	}
-	method := mcp.MethodInitialize
-	if c.Revision().Modern() {
-		method = mcp.MethodDiscover
-	}
-	d.Greeting, d.DescribeTime = d.Trace.Result(method)
+	d.Greeting, d.DescribeTime = d.Trace.Result(HandshakeMethod(c.Revision()))
 	if d.Flags.Verbose {
 		fmt.Fprintf(d.Env.Stderr, "mcpwire: connected to %s, revision %v (%s)\n", d.Target.Name, c.Revision(), EraName(c.Revision()))
 	}
@@ -219,6 +216,15 @@ func (d *Dialer) waiting(method string, params []byte) {
 	d.Notes.Status.Step("waiting for the response to %s", what)
 }
 
+// HandshakeMethod returns the method of the request that a server answers with its description.
+func HandshakeMethod(r mcp.Revision) string {
+	if r.Modern() {
+		return mcp.MethodDiscover
+	}
+	return mcp.MethodInitialize
+}
+
+// EraName returns the name of a revision's era.
 func EraName(r mcp.Revision) string {
 	if r.Modern() {
 		return "modern"

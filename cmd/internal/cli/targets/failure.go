@@ -300,6 +300,7 @@ func lateText(err error) error {
 	return errors.New("no response in time")
 }
 
+// LateHint returns the hint for a server that does not respond in time.
 func (d *Dialer) LateHint() string {
 	if d.Target.IsStdio() {
 		return d.causeHint(cause.Silent, d.Tail.All(), "--timeout and --connect-timeout allow more time; mcpwire doctor looks for the cause")

@@ -17,9 +17,9 @@ import (
 	"mcpwire/schema"
 )
 
-// An askFunc shows a prompt to the user and returns the line that they type. It returns io.EOF at
+// An AskFunc shows a prompt to the user and returns the line that they type. It returns io.EOF at
 // the end of input.
-type askFunc func(ctx context.Context, prompt string) (string, error)
+type AskFunc func(ctx context.Context, prompt string) (string, error)
 
 // A form is an elicitation request for the user.
 type form struct {
@@ -32,8 +32,8 @@ type form struct {
 type field struct {
 	Property
 	title string
-	// Options lists the allowed values. It is nil if any value is allowed.
-	Options []option
+	// options lists the allowed values. It is nil if any value is allowed.
+	options []option
 	// several reports whether the user may choose more than one option.
 	several bool
 	// badDefault says why the default of the schema is not offered. It is empty otherwise.
@@ -42,7 +42,7 @@ type field struct {
 }
 
 type option struct {
-	Value json.RawMessage
+	value json.RawMessage
 	label string
 }
 
@@ -52,12 +52,25 @@ func newForm(server string, p *mcp.ElicitRequestParams) *form {
 	f := &form{server: server, params: p}
 	props, _ := Properties(p.RequestedSchema)
 	for _, prop := range props {
-		f.fields = append(f.fields, NewField(prop))
+		f.fields = append(f.fields, newField(prop))
 	}
 	return f
 }
 
-func NewField(p Property) field {
+// Values returns the values that a schema lists, as people write them. It returns nil if it lists
+// none.
+func (p Property) Values() (list []string) {
+	for _, o := range newField(p).options {
+		list = append(list, plainText(o.value))
+	}
+	if p.Kind == "boolean" {
+		list = append(list, "true", "false")
+	}
+	return list
+}
+
+// newField returns the field for a property, without an answer.
+func newField(p Property) field {
 	f := field{Property: p}
 	if p.Fallback != nil {
 		if problem := f.check(p.Fallback); problem != "" {
@@ -84,18 +97,18 @@ func NewField(p Property) field {
 		s.Enum, s.OneOf = s.Items.Enum, s.Items.AnyOf
 	}
 	for i, v := range s.Enum {
-		o := option{Value: v, label: PlainText(v)}
+		o := option{value: v, label: plainText(v)}
 		if i < len(s.EnumNames) && !f.several {
 			o.label = s.EnumNames[i]
 		}
-		f.Options = append(f.Options, o)
+		f.options = append(f.options, o)
 	}
 	for _, t := range s.OneOf {
 		if t.Const != nil {
-			f.Options = append(f.Options, option{t.Const, t.Title})
+			f.options = append(f.options, option{t.Const, t.Title})
 		}
 	}
-	f.Options = f.Options[:min(len(f.Options), maxOptions)]
+	f.options = f.options[:min(len(f.options), maxOptions)]
 	return f
 }
 
@@ -104,8 +117,8 @@ type titled struct {
 	Title string
 }
 
-// PlainText returns a JSON value as people write it.
-func PlainText(v json.RawMessage) string {
+// plainText returns a JSON value as people write it.
+func plainText(v json.RawMessage) string {
 	if len(v) > 1 && v[0] == '"' {
 		return jsonwire.Text(v)
 	}
@@ -120,7 +133,7 @@ var (
 )
 
 // fill asks the user to fill in the form. The end of input cancels it.
-func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error) {
+func (f *form) fill(ctx context.Context, ask AskFunc) (*mcp.ElicitResult, error) {
 	content, err := f.answer(ctx, ask)
 	switch {
 	case errors.Is(err, errDecline):
@@ -134,7 +147,7 @@ func (f *form) fill(ctx context.Context, ask askFunc) (*mcp.ElicitResult, error)
 	return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: content}, nil
 }
 
-func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error) {
+func (f *form) answer(ctx context.Context, ask AskFunc) (json.RawMessage, error) {
 	head := fmt.Sprintf("\nThe server %s requests input: %s\n", clip.Characters(f.server, 40), safe.ClipText(f.params.Message, 4000))
 	if f.params.Mode == mcp.ElicitModeURL {
 		return nil, f.visit(ctx, head, ask)
@@ -173,7 +186,7 @@ func (f *form) answer(ctx context.Context, ask askFunc) (json.RawMessage, error)
 
 // visit asks for consent to a web page. It does not open the page: the user does, after seeing the
 // whole address.
-func (f *form) visit(ctx context.Context, head string, ask askFunc) error {
+func (f *form) visit(ctx context.Context, head string, ask AskFunc) error {
 	host := ""
 	if u, err := url.Parse(f.params.URL); err == nil {
 		host = u.Hostname()
@@ -216,7 +229,7 @@ func (f *form) content() json.RawMessage {
 }
 
 // fill asks for the field until the answer is valid.
-func (f *field) fill(ctx context.Context, head string, ask askFunc) error {
+func (f *field) fill(ctx context.Context, head string, ask AskFunc) error {
 	prompt := head + f.prompt()
 	for {
 		line, err := ask(ctx, prompt)
@@ -261,7 +274,7 @@ func (f *field) prompt() string {
 	switch {
 	case f.several:
 		kind = "any of these, separated by commas"
-	case f.Options != nil:
+	case f.options != nil:
 		kind = "one of these"
 	case f.Kind == "boolean":
 		kind = "yes or no"
@@ -278,9 +291,9 @@ func (f *field) prompt() string {
 		b.WriteString(" — " + safe.Clip(f.Description, 1000))
 	}
 	b.WriteByte('\n')
-	for i, o := range f.Options {
+	for i, o := range f.options {
 		b.WriteString("    " + strconv.Itoa(i+1) + ". " + safe.Clip(o.label, 200))
-		if plain := PlainText(o.Value); plain != o.label {
+		if plain := plainText(o.value); plain != o.label {
 			b.WriteString(" (" + safe.Clip(plain, 100) + ")")
 		}
 		b.WriteByte('\n')
@@ -290,9 +303,9 @@ func (f *field) prompt() string {
 	}
 	b.WriteString("  " + safe.Line(f.Name))
 	if given := f.answer; given != nil {
-		b.WriteString(" [" + safe.Clip(PlainText(given), 200) + "]")
+		b.WriteString(" [" + safe.Clip(plainText(given), 200) + "]")
 	} else if f.Fallback != nil {
-		b.WriteString(" [" + safe.Clip(PlainText(f.Fallback), 200) + "]")
+		b.WriteString(" [" + safe.Clip(plainText(f.Fallback), 200) + "]")
 	}
 	return b.String() + ": "
 }
@@ -301,7 +314,7 @@ func (f *field) prompt() string {
 func (f *field) read(line string) (value json.RawMessage, problem string) {
 	text := strings.TrimSpace(line)
 	switch {
-	case f.several && f.Options != nil:
+	case f.several && f.options != nil:
 		out := []byte{'['}
 		for _, part := range strings.Split(text, ",") {
 			if part = strings.TrimSpace(part); part == "" {
@@ -317,7 +330,7 @@ func (f *field) read(line string) (value json.RawMessage, problem string) {
 			out = append(out, v...)
 		}
 		return append(out, ']'), ""
-	case f.Options != nil:
+	case f.options != nil:
 		return f.choose(text)
 	}
 	switch f.Kind {
@@ -340,17 +353,17 @@ func (f *field) read(line string) (value json.RawMessage, problem string) {
 
 // choose returns an option by its value, label or number.
 func (f *field) choose(text string) (value json.RawMessage, problem string) {
-	i := slices.IndexFunc(f.Options, func(o option) bool { return PlainText(o.Value) == text })
+	i := slices.IndexFunc(f.options, func(o option) bool { return plainText(o.value) == text })
 	if i < 0 {
-		i = slices.IndexFunc(f.Options, func(o option) bool { return strings.EqualFold(o.label, text) })
+		i = slices.IndexFunc(f.options, func(o option) bool { return strings.EqualFold(o.label, text) })
 	}
-	if n, err := strconv.Atoi(text); i < 0 && err == nil && n >= 1 && n <= len(f.Options) {
+	if n, err := strconv.Atoi(text); i < 0 && err == nil && n >= 1 && n <= len(f.options) {
 		i = n - 1
 	}
 	if i < 0 {
 		return nil, "want the name or number of one of the above"
 	}
-	return f.Options[i].Value, ""
+	return f.options[i].value, ""
 }
 
 // check validates an answer against the field's schema. It accepts everything if the schema is

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mcpwire/mcp"
 )
 
@@ -38,8 +40,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// answering is an askFunc that returns answers in order, and records the questions.
-func answering(asked *strings.Builder, lines ...string) askFunc {
+// answering is an AskFunc that returns answers in order, and records the questions.
+func answering(asked *strings.Builder, lines ...string) AskFunc {
 	return func(_ context.Context, prompt string) (string, error) {
 		asked.WriteString(prompt)
 		if len(lines) == 0 {
@@ -131,6 +133,28 @@ func TestCommandName(t *testing.T) {
 	} {
 		if got := CommandName(tt.command); got != tt.want {
 			t.Errorf("%q: got %q, want %q", tt.command, got, tt.want)
+		}
+	}
+}
+
+// TestPropertyValues checks which values completion offers for an argument.
+func TestPropertyValues(t *testing.T) {
+	for _, tt := range []struct {
+		schema string
+		want   []string
+	}{
+		{`{}`, nil},
+		{`true`, nil},
+		{`{"type":"string"}`, nil},
+		{`{"type":"boolean"}`, []string{"true", "false"}},
+		{`{"type":"string","enum":["a","b c"]}`, []string{"a", "b c"}},
+		{`{"enum":["a",1,null]}`, []string{"a", "1", "null"}},
+		{`{"type":"string","oneOf":[{"const":"a","title":"A"},{"title":"B"}]}`, []string{"a"}},
+		{`{"type":"array","items":{"enum":["a","b"]}}`, []string{"a", "b"}},
+	} {
+		list, _ := Properties(json.RawMessage(`{"properties":{"x":` + tt.schema + `}}`))
+		if diff := cmp.Diff(tt.want, list[0].Values()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.schema, diff)
 		}
 	}
 }

@@ -78,6 +78,7 @@ func OfHost(s hosts.Server) (Spec, error) {
 	return t, nil
 }
 
+// ServerNamesHint is the hint for an unknown server.
 const ServerNamesHint = "mcpwire servers lists the names"
 
 // unresolved returns the error for a name that matches no server, or several.

@@ -37,13 +37,14 @@ import (
 type HTTPSide struct {
 	Next http.RoundTripper
 	// SSE is the URL of an HTTP+SSE stream, if the user says so. Nothing is posted to it.
-	SSE     string
+	SSE string
+	// Refused is the last status 401 or 403 of the server, or zero.
 	Refused atomic.Int32
 	// location is where the last redirect leads to. It is nil before one.
 	location atomic.Pointer[string]
 	// Interactive reports whether the user may be asked to log in.
 	Interactive bool
-	Clock       loginClock
+	clock       loginClock
 	// status is cleared before the user is asked to log in. It may be nil.
 	status *kit.StatusLine
 }
@@ -75,9 +76,8 @@ func (w Watcher) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // newHTTPSide returns the round tripper for requests to a target, which must be merged already. It
-// calls ask before a browser opens, and clears
-// status before it prints.
-func newHTTPSide(e *kit.Env, t *Spec, f *Flags, status *kit.StatusLine, ask askFunc) (*HTTPSide, error) {
+// calls ask before a browser opens, and clears status before it prints.
+func newHTTPSide(e *kit.Env, t *Spec, f *Flags, status *kit.StatusLine, ask AskFunc) (*HTTPSide, error) {
 	conf, err := f.TLS()
 	if err != nil {
 		return nil, err
@@ -189,10 +189,10 @@ func (f *Flags) Authorized(e *kit.Env, t *Spec, h *HTTPSide, base http.RoundTrip
 				if !own {
 					fmt.Fprintln(e.Stderr, "The server requires a login. Another mcpwire process has already asked for it: log in there")
 				}
-				h.Clock.pause()
+				h.clock.pause()
 				return func() {
 					h.status.Clear()
-					h.Clock.resume()
+					h.clock.resume()
 				}
 			},
 		}
@@ -232,7 +232,7 @@ type BrowseFunc func(ctx context.Context, address string) error
 // AskFirst returns a BrowseFunc that opens a page with open once the user agrees: the server can
 // name any URL, and the browser would send the user's cookies to it. It writes to out why a page
 // was not opened.
-func AskFirst(out io.Writer, ask askFunc, open BrowseFunc) BrowseFunc {
+func AskFirst(out io.Writer, ask AskFunc, open BrowseFunc) BrowseFunc {
 	return func(ctx context.Context, address string) error {
 		answer, err := ask(ctx, "Press Enter to open it in the browser, or open it yourself: ")
 		if err == nil && strings.TrimSpace(answer) != "" {
@@ -301,9 +301,10 @@ func (c *loginClock) resume() {
 	}
 }
 
-// Last returns when a user last had to log in: the current time while a login is pending, and the
-// zero time if there was none.
-func (c *loginClock) Last() time.Time {
+// LastLogin returns when a user last had to log in: the current time while a login is pending, and
+// the zero time if there was none.
+func (h *HTTPSide) LastLogin() time.Time {
+	c := &h.clock
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting > 0 {

@@ -53,6 +53,7 @@ const (
 	TransportSSE   = "sse"
 )
 
+// IsStdio reports whether the server is a command.
 func (t *Spec) IsStdio() bool { return t.Command != nil }
 
 // Split separates the server on a command line from the command's own arguments, rest, which
@@ -116,11 +117,13 @@ func (t *Spec) AddTap(command string) error {
 	return nil
 }
 
+// IsURL reports whether an argument is the URL of a server.
 func IsURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
+// OfURL returns the target for the URL of a server.
 func OfURL(raw string) (Spec, error) {
 	u, err := url.Parse(raw)
 	switch {
