@@ -64,12 +64,12 @@ func (v *infoVerb) parse(args []string) error {
 }
 
 func (v *infoVerb) run(ctx context.Context, s *session) error {
-	greeting, describeTime := s.d.Greeting, s.d.DescribeTime
+	description, describeTime := s.d.Description, s.d.DescribeTime
 	if v.json {
-		if greeting == nil {
+		if description == nil {
 			return exit.Fail(exit.Unexpected, "failed", "", errors.New("the server did not describe itself"))
 		}
-		return s.writeValue(greeting)
+		return s.writeValue(description)
 	}
 	info := s.Profile().Server
 	rows := [][2]string{
@@ -86,7 +86,7 @@ func (v *infoVerb) run(ctx context.Context, s *session) error {
 	add("target", targetText(s.d))
 	add("era", targets.EraName(s.Revision()))
 	add("revision", s.Revision().String())
-	add("versions", versionsText(greeting))
+	add("versions", versionsText(description))
 	add("capabilities", capabilitiesText(s.Profile().Capabilities))
 	offers, listed, listErr := s.count(ctx)
 	add("offers", offers)
@@ -114,11 +114,11 @@ func targetText(d *targets.Dialer) string {
 }
 
 // versionsText returns the revisions that a DiscoverResult lists.
-func versionsText(greeting json.RawMessage) string {
+func versionsText(description json.RawMessage) string {
 	var r struct {
 		SupportedVersions []string `json:"supportedVersions"`
 	}
-	if json.Unmarshal(greeting, &r) != nil {
+	if json.Unmarshal(description, &r) != nil {
 		return ""
 	}
 	return safe.Clip(strings.Join(r.SupportedVersions, ", "), 500)

@@ -118,7 +118,7 @@ func runVerb(ctx context.Context, e *kit.Env, f *targets.Flags, t targets.Spec, 
 		err = context.Canceled
 	}
 	err = s.failure(err)
-	s.strayed(err)
+	s.warnInvalid(err)
 	if d.Target.IsStdio() {
 		s.notes.Status.Step("waiting for %s to exit", d.Target.Name)
 		defer s.notes.Clear()
@@ -147,7 +147,7 @@ func (s *session) failure(err error) error {
 		return err
 	}
 	caps := s.Profile().Capabilities
-	method := s.trace.AskedFor(&jsonrpc.Error{Code: jsonrpc.Code(f.RPC.Code), Message: f.RPC.Message})
+	method := s.trace.RequestMethod(&jsonrpc.Error{Code: jsonrpc.Code(f.RPC.Code), Message: f.RPC.Message})
 	for _, x := range []struct {
 		prefix, what string
 		declared     bool
@@ -167,10 +167,10 @@ func (s *session) failure(err error) error {
 	return err
 }
 
-// strayed prints a warning about invalid messages on the server's standard output, unless err
+// warnInvalid prints a warning about invalid messages on the server's standard output, unless err
 // mentions them: hosts may fail on them, though this program doesn't.
-func (s *session) strayed(err error) {
-	first, n := s.trace.TakeStrays()
+func (s *session) warnInvalid(err error) {
+	first, n := s.trace.TakeInvalid()
 	if n == 0 || !s.d.Target.IsStdio() || err != nil && first != "" && strings.Contains(err.Error(), first) {
 		return
 	}

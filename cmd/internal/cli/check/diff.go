@@ -217,7 +217,7 @@ func (f *diffFlags) live(ctx context.Context, e *kit.Env, t targets.Spec) (*inve
 	defer d.Notes.Clear()
 	defer c.Close()
 	v := inventory.New(t.Name)
-	v.Add("initialize", nil, d.Greeting, nil, d.DescribeTime)
+	v.Add("initialize", nil, d.Description, nil, d.DescribeTime)
 	if v.Revision == "" {
 		v.Revision = c.Revision().String()
 	}

@@ -26,8 +26,8 @@ type replayPrinter struct {
 	requests, results int
 	// status shows them. It may be nil.
 	status *kit.StatusLine
-	// held is the text of the results until the counts are known.
-	held bytes.Buffer
+	// buffered is the text of the results until the counts are known.
+	buffered bytes.Buffer
 	// overflowed reports that it became too long, and that results are printed at once.
 	overflowed bool
 	// err is the first write error.
@@ -49,23 +49,23 @@ func (p *replayPrinter) session(r *replay.Recording) {
 	}
 }
 
-// maxHeldResults limits replayPrinter.held, in bytes.
-const maxHeldResults = 1 << 20
+// maxBuffered limits replayPrinter.buffered, in bytes.
+const maxBuffered = 1 << 20
 
 func (p *replayPrinter) printf(format string, args ...any) {
-	fmt.Fprintf(&p.held, format, args...)
-	if p.overflowed = p.overflowed || p.held.Len() > maxHeldResults; p.overflowed {
+	fmt.Fprintf(&p.buffered, format, args...)
+	if p.overflowed = p.overflowed || p.buffered.Len() > maxBuffered; p.overflowed {
 		p.flush()
 	}
 }
 
-// flush prints what is held.
+// flush prints the buffered text.
 func (p *replayPrinter) flush() {
 	p.status.Clear()
 	if p.err == nil {
-		_, p.err = p.held.WriteTo(p.e.Stdout)
+		_, p.err = p.buffered.WriteTo(p.e.Stdout)
 	}
-	p.held.Reset()
+	p.buffered.Reset()
 }
 
 // result prints a result.
@@ -183,13 +183,13 @@ func (p *replayPrinter) summary(s *replay.Summary) {
 	if s.Stray > 0 {
 		text += fmt.Sprintf("%d messages of the server were not expected or not valid\n", s.Stray)
 	}
-	switch details := p.held.String(); {
+	switch details := p.buffered.String(); {
 	case p.overflowed:
 		text = "\n" + text
 	case details != "":
-		p.held.Reset()
+		p.buffered.Reset()
 		text += "\n" + details
 	}
-	p.held.WriteString(text)
+	p.buffered.WriteString(text)
 	p.flush()
 }

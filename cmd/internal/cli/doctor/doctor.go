@@ -49,8 +49,8 @@ type doctor struct {
 	spared bool
 	// reported are the kinds of failures that were reported in detail.
 	reported struct{ ended, refused, unanswered bool }
-	// stray reports whether output has already been reported as not being a message.
-	stray bool
+	// invalidOutput reports whether output has already been reported as not being a message.
+	invalidOutput bool
 }
 
 // maxGuess limits the wait for responses at guessed URLs.
@@ -295,7 +295,7 @@ func (doc *doctor) judge(report *probe.Report, err error) {
 func (doc *doctor) covers(rule string) bool {
 	switch rule {
 	case "stdio/stray-output":
-		return doc.stray
+		return doc.invalidOutput
 	case "probe/died", "stdio/exit-pending":
 		return doc.reported.ended
 	case "probe/failing", "probe/refused":
@@ -359,7 +359,7 @@ func (doc *doctor) findings(s *doctorSection, report *probe.Report) {
 	}
 	switch {
 	case wrong == 0 && doc.reported.ended:
-	case wrong == 0 && doc.stray:
+	case wrong == 0 && doc.invalidOutput:
 		s.good("no other findings in %d messages and events", report.Events)
 	case wrong == 0:
 		s.good("no findings in %d messages and events", report.Events)

@@ -39,7 +39,7 @@ func (doc *doctor) process(ctx context.Context) {
 
 // program examines a server that can be started.
 func (doc *doctor) program(ctx context.Context) {
-	x := &processExam{doc: doc, handshakes: doc.report.section(sectionHandshakes), mute: true}
+	x := &processExam{doc: doc, handshakes: doc.report.section(sectionHandshakes), silent: true}
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(time.Hour, func() { cancel(context.DeadlineExceeded) })
@@ -74,8 +74,8 @@ type processExam struct {
 	all        []probe.Observation
 	// spoken are the negotiated revisions.
 	spoken []mcp.Revision
-	// mute reports that the server has responded to no handshake.
-	mute bool
+	// silent reports that the server has responded to no handshake.
+	silent bool
 }
 
 func (x *processExam) progress(step probe.Step) {
@@ -97,14 +97,14 @@ func (x *processExam) handshake(o *probe.Observation) bool {
 			x.doc.report.speaks = fmt.Sprintf("%v in %s", o.Revision, kit.ShortTime(o.Took))
 		}
 		x.spoken = append(x.spoken, o.Revision)
-		x.mute = false
+		x.silent = false
 	case probe.Refused, probe.OtherVersion:
-		x.mute = false
+		x.silent = false
 	case probe.Silent, probe.Buffered:
-		x.mute = x.mute && !o.Alive
+		x.silent = x.silent && !o.Alive
 	}
 	x.doc.report.flush()
-	return !x.mute || len(x.all) < 2
+	return !x.silent || len(x.all) < 2
 }
 
 // opened reports what the processes wrote.
@@ -172,16 +172,16 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 	s := doc.report.section(sectionRefused)
 	last := &all[len(all)-1]
 	// A process that ends early may leave output that nobody has read.
-	stderr, stray := last.Stderr(), last.Stray
+	stderr, invalid := last.Stderr(), last.Stray
 	for _, o := range slices.Backward(all) {
 		if strings.TrimSpace(stderr) == "" {
 			stderr = o.Stderr()
 		}
-		if len(stray) == 0 {
-			stray = o.Stray
+		if len(invalid) == 0 {
+			invalid = o.Stray
 		}
 	}
-	seen := strings.TrimSpace(stderr) != "" || len(stray) > 0
+	seen := strings.TrimSpace(stderr) != "" || len(invalid) > 0
 	switch last.Outcome {
 	case probe.NotStarted:
 		hint := targets.StartHint(last.Err, "check that it is a program for this system")
@@ -194,7 +194,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 		if last.Exit != nil {
 			text = "it exits before it responds: " + targets.ExitWords(last.Exit)
 		}
-		doc.explain(s, text, doc.because(cause.Ended, stderr, stray, last.Exit), seen)
+		doc.explain(s, text, doc.because(cause.Ended, stderr, invalid, last.Exit), seen)
 	case probe.Buffered:
 		s.bad("its standard output is buffered: the response arrives only when its standard input ends").hint("flush after each message: print(…, flush=True), PYTHONUNBUFFERED=1, fflush, setvbuf, or stdbuf -oL before the command")
 		doc.report.next(doc.mcpwire("doctor", "--env", "PYTHONUNBUFFERED=1")...)
@@ -210,7 +210,7 @@ func (doc *doctor) noHandshake(all []probe.Observation) {
 			doc.report.nextOnce("while it runs", kit.PlainArgs("mcpwire", "doctor", url)...)
 			return
 		}
-		c := doc.because(cause.Silent, stderr, stray, nil)
+		c := doc.because(cause.Silent, stderr, invalid, nil)
 		if c.Fix == "" {
 			c.Fix = "mcpwire does not know why. If it is slow, set a longer --connect-timeout. Check that it is a server for stdio: some need an argument for that, others first wait for a login, a lock or the network"
 		}
@@ -330,26 +330,26 @@ func (doc *doctor) output(all []probe.Observation) {
 		}
 		if o.Multiline {
 			s.rank = rankHandshake
-			s.bad("messages span several lines").detail(strayLines(o.Stray)...).hint(oneLineEach)
+			s.bad("messages span several lines").detail(outputLines(o.Stray)...).hint(oneLineEach)
 			return
 		}
-		kind := classifyStray(firstText(o.Stray))
-		doc.stray = true
+		kind := classifyOutput(firstText(o.Stray))
+		doc.invalidOutput = true
 		if last := &all[len(all)-1]; last.Outcome == probe.Ended {
 			// noHandshake explains it: the text may say why it ended.
-			s.odd("it writes text instead of messages, and exits").detail(strayLines(o.Stray)...)
+			s.odd("it writes text instead of messages, and exits").detail(outputLines(o.Stray)...)
 			return
 		}
 		if last := &all[len(all)-1]; last.Outcome == probe.Silent && localURL(last) != "" {
 			// noHandshake explains it.
-			s.odd("it writes text instead of messages").detail(strayLines(o.Stray)...)
+			s.odd("it writes text instead of messages").detail(outputLines(o.Stray)...)
 			return
 		}
 		if kind.garbles {
 			s.rank = rankHandshake
 		}
 		line := s.bad("its standard output has a line that is not a message, %q, probably written by: %s", safe.Clip(strings.TrimSpace(string(firstText(o.Stray))), 160), kind.what)
-		line.detail(strayLines(o.Stray)...).hint("%s", kind.hint)
+		line.detail(outputLines(o.Stray)...).hint("%s", kind.hint)
 		doc.report.nextOnce("after fixing that", doc.mcpwire("doctor")...)
 		return
 	}
@@ -368,13 +368,13 @@ func firstText(lines [][]byte) []byte {
 	return lines[0]
 }
 
-// strayLines returns the first lines with invisible characters escaped.
-func strayLines(stray [][]byte) []string {
+// outputLines returns the first lines with invisible characters escaped.
+func outputLines(invalid [][]byte) []string {
 	var lines []string
-	for _, line := range stray[:min(len(stray), 3)] {
+	for _, line := range invalid[:min(len(invalid), 3)] {
 		lines = append(lines, safe.Clip(string(line), 120))
 	}
-	if more := len(stray) - len(lines); more > 0 {
+	if more := len(invalid) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
 	}
 	return lines
@@ -443,9 +443,9 @@ func answered(o *probe.Observation) bool {
 
 // because returns the cause of a failure according to standard error, or else to standard output,
 // or else to the exit.
-func (doc *doctor) because(state cause.State, stderr string, stray [][]byte, exit *stdio.ExitError) cause.Cause {
+func (doc *doctor) because(state cause.State, stderr string, invalid [][]byte, exit *stdio.ExitError) cause.Cause {
 	p := cause.Process{
-		State: state, Stderr: strings.Split(stderr, "\n"), Stdout: strings.Split(string(bytes.Join(stray, []byte{'\n'})), "\n"),
+		State: state, Stderr: strings.Split(stderr, "\n"), Stdout: strings.Split(string(bytes.Join(invalid, []byte{'\n'})), "\n"),
 		Set: targets.EnvNames(doc.d.Target.Env), Command: doc.d.Target.Command, Absent: absentPaths(doc.d.Target.Command),
 	}
 	if exit != nil {

@@ -30,7 +30,7 @@ func TestClassifyStray(t *testing.T) {
 		{"Server running", "console.log"},
 		{"> quoted", "console.log"},
 	} {
-		if got := classifyStray([]byte(tt.line)); !strings.Contains(got.what, tt.want) || got.hint == "" {
+		if got := classifyOutput([]byte(tt.line)); !strings.Contains(got.what, tt.want) || got.hint == "" {
 			t.Errorf("%q: %q, want %q", tt.line, got.what, tt.want)
 		}
 	}

@@ -142,10 +142,10 @@ func (n *SecretNames) Split(text, before string) Arg {
 			break
 		}
 		name := text[at[2]:at[3]]
-		switch front := strings.TrimRight(text[:at[0]], `"'`); {
-		case strings.HasSuffix(front, "="):
-			front = front[:len(front)-1]
-			name = front[strings.LastIndexAny(front, "=&?; /")+1:]
+		switch head := strings.TrimRight(text[:at[0]], `"'`); {
+		case strings.HasSuffix(head, "="):
+			head = head[:len(head)-1]
+			name = head[strings.LastIndexAny(head, "=&?; /")+1:]
 		case at[0] == 0 && at[1] == len(text) && strings.HasPrefix(before, "-") && len(before) > 2:
 			name = before
 		}

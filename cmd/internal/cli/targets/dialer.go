@@ -42,8 +42,8 @@ type Dialer struct {
 	Took time.Duration
 	// DescribeTime is how long the server took to describe itself.
 	DescribeTime time.Duration
-	// Greeting is that description, as received.
-	Greeting json.RawMessage
+	// Description is the server's description of itself, as received.
+	Description json.RawMessage
 }
 
 // restartWait limits how long a command waits for a server on HTTP that refuses connections after
@@ -200,7 +200,7 @@ func (d *Dialer) Dial(ctx context.Context, tweaks ...func(*client.Options)) (*cl
 		}
 		return nil, d.Failure(err)
 	}
-	d.Greeting, d.DescribeTime = d.Trace.Result(HandshakeMethod(c.Revision()))
+	d.Description, d.DescribeTime = d.Trace.Result(HandshakeMethod(c.Revision()))
 	if d.Flags.Verbose {
 		fmt.Fprintf(d.Env.Stderr, "mcpwire: connected to %s, revision %v (%s)\n", d.Target.Name, c.Revision(), EraName(c.Revision()))
 	}

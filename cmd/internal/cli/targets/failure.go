@@ -68,13 +68,13 @@ func (d *Dialer) classify(err error) *exit.Failure {
 		return &exit.Failure{Status: exit.Answer, Code: "input_refused", Hint: "--elicit and --sampling set how to respond to the server", Err: e}
 	}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
-		return RPCFailure(e, d.Trace.AskedFor(e))
+		return RPCFailure(e, d.Trace.RequestMethod(e))
 	}
 	if e, ok := errors.AsType[*stdio.ExitError](err); ok {
 		short := *e
 		// The arguments may contain secrets.
 		short.Name = d.Target.Name
-		err := d.withStray(ExitText(&short))
+		err := d.withInvalid(ExitText(&short))
 		return &exit.Failure{Status: exit.Unreachable, Code: "server_exited", Hint: d.causeHint(cause.Ended, strings.Split(e.Stderr, "\n"), "mcpwire doctor looks for the cause"), Err: err}
 	}
 	if f := unreachable(err); f != nil {
@@ -276,11 +276,11 @@ func withLines(err error, lines []string) error {
 
 // WithTail adds the end of the server's standard error, and its output that was not a message.
 func (d *Dialer) WithTail(err error) error {
-	return withLines(d.withStray(err), d.Tail.Lines())
+	return withLines(d.withInvalid(err), d.Tail.Lines())
 }
 
-func (d *Dialer) withStray(err error) error {
-	if text := d.Trace.strayText(); text != "" && d.Target.IsStdio() {
+func (d *Dialer) withInvalid(err error) error {
+	if text := d.Trace.invalidText(); text != "" && d.Target.IsStdio() {
 		return fmt.Errorf("%w; it wrote to standard output what is not a message: %s", err, text)
 	}
 	return err

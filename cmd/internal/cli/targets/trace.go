@@ -30,10 +30,10 @@ type Trace struct {
 	results map[string]wireResult
 	// refused is the last error answer.
 	refused wireError
-	// stray is the beginning of the first invalid message from the server.
-	stray []byte
-	// strays is the number of invalid messages.
-	strays int
+	// invalid is the beginning of the first invalid message from the server.
+	invalid []byte
+	// invalidCount is the number of invalid messages.
+	invalidCount int
 }
 
 // A wireError is an error that a server answered to a request.
@@ -58,8 +58,8 @@ type wireResult struct {
 const (
 	// maxOpen limits the tracked requests. The results of further ones are not kept.
 	maxOpen = 4096
-	// maxStray limits the bytes kept of an invalid message.
-	maxStray = 200
+	// maxInvalid limits the bytes kept of an invalid message.
+	maxInvalid = 200
 )
 
 func newTrace() *Trace {
@@ -72,7 +72,7 @@ func (w *Trace) observe(dir jsonrpc.Direction, message []byte) {
 	if rpcbatch.Is(message) {
 		entries, err := rpcbatch.Parse(message, 0)
 		if err != nil {
-			w.strayed(dir, message)
+			w.addInvalid(dir, message)
 		}
 		for i := range entries {
 			w.message(dir, &entries[i].Message, now)
@@ -81,7 +81,7 @@ func (w *Trace) observe(dir jsonrpc.Direction, message []byte) {
 	}
 	var m jsonrpc.Message
 	if jsonrpc.Parse(message, &m, 0) != nil && m.Kind == jsonrpc.KindInvalid {
-		w.strayed(dir, message)
+		w.addInvalid(dir, message)
 		return
 	}
 	w.message(dir, &m, now)
@@ -115,20 +115,20 @@ func (w *Trace) message(dir jsonrpc.Direction, m *jsonrpc.Message, now time.Time
 	}
 }
 
-func (w *Trace) strayed(dir jsonrpc.Direction, message []byte) {
+func (w *Trace) addInvalid(dir jsonrpc.Direction, message []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if dir != jsonrpc.Incoming {
 		return
 	}
-	w.strays++
-	if w.stray == nil {
-		w.stray = bytes.Clone(message[:min(len(message), maxStray)])
+	w.invalidCount++
+	if w.invalid == nil {
+		w.invalid = bytes.Clone(message[:min(len(message), maxInvalid)])
 	}
 }
 
-// AskedFor returns the method of the request that the server answered with e, or "" if unknown.
-func (w *Trace) AskedFor(e *jsonrpc.Error) string {
+// RequestMethod returns the method of the request that the server answered with e, or "" if unknown.
+func (w *Trace) RequestMethod(e *jsonrpc.Error) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refused.code != e.Code || w.refused.message != e.Message {
@@ -137,13 +137,13 @@ func (w *Trace) AskedFor(e *jsonrpc.Error) string {
 	return w.refused.method
 }
 
-// TakeStrays returns the beginning of the first invalid message, escaped, and the number of invalid
+// TakeInvalid returns the beginning of the first invalid message, escaped, and the number of invalid
 // messages since the last call.
-func (w *Trace) TakeStrays() (first string, n int) {
+func (w *Trace) TakeInvalid() (first string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first, n = safe.Line(string(bytes.TrimSpace(w.stray))), w.strays
-	w.stray, w.strays = nil, 0
+	first, n = safe.Line(string(bytes.TrimSpace(w.invalid))), w.invalidCount
+	w.invalid, w.invalidCount = nil, 0
 	return first, n
 }
 
@@ -162,9 +162,9 @@ func (w *Trace) Forget() {
 	clear(w.results)
 }
 
-// strayText returns the beginning of the first invalid message, escaped.
-func (w *Trace) strayText() string {
+// invalidText returns the beginning of the first invalid message, escaped.
+func (w *Trace) invalidText() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return safe.Line(string(bytes.TrimSpace(w.stray)))
+	return safe.Line(string(bytes.TrimSpace(w.invalid)))
 }
