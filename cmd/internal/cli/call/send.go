@@ -343,9 +343,9 @@ func (o *outstanding) missing(v *sender, d *targets.Dialer) error {
 // initialized ends a handshake.
 var initialized = jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
 
-// greeted reads and notes the answer to initialize, and returns the revision that the server
+// readHandshake reads and notes the answer to initialize, and returns the revision that the server
 // selected.
-func (v *sender) greeted(answer []byte) (string, error) {
+func (v *sender) readHandshake(answer []byte) (string, error) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(answer, &m, 0); err != nil {
 		return "", errors.New("the response to initialize is not a message (--no-init skips the handshake): " + safe.Clip(string(answer), 300))

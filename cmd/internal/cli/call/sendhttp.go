@@ -200,7 +200,7 @@ func (p *poster) handshake(ctx context.Context, r mcp.Revision) error {
 	if x.Status() != http.StatusOK {
 		return p.refused(x, answer)
 	}
-	version, err := p.v.greeted(answer)
+	version, err := p.v.readHandshake(answer)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func (p *poster) handshakeSSE(ctx context.Context, stream *wireclient.Exchange, 
 	if err != nil {
 		return fmt.Errorf("the stream ended before the response to initialize: %w", err)
 	}
-	if _, err := p.v.greeted(in.Data); err != nil {
+	if _, err := p.v.readHandshake(in.Data); err != nil {
 		return err
 	}
 	return p.post(ctx, initialized, nil)

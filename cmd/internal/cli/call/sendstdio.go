@@ -68,7 +68,7 @@ func (p *pipe) handshake(ctx context.Context, r mcp.Revision) error {
 				continue
 			}
 			if list := envelopes(in.Text); len(list) == 1 && list[0].method == "" && (list[0].answer || !list[0].json) {
-				if _, err := p.v.greeted(in.Text); err != nil {
+				if _, err := p.v.readHandshake(in.Text); err != nil {
 					return err
 				}
 				_, err := p.Send(ctx, initialized, p.framing, nil)
