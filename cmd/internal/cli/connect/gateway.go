@@ -2,15 +2,23 @@ package connect
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"mcpwire/cmd/internal/cli/kit"
+	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/gatewayd"
+	gatewayconfig "mcpwire/cmd/internal/proxy/gateway/config"
+	gatewaylogin "mcpwire/cmd/internal/proxy/gateway/login"
+	"mcpwire/cmd/internal/proxy/gateway/policy"
 	"mcpwire/cmd/internal/proxy/recording"
+	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/stdio"
 )
 
@@ -132,4 +140,245 @@ func runGateway(ctx context.Context, e *kit.Env, f *gatewayFlags, path string) e
 		Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr, Listen: f.listen, Name: f.name, Capture: f.capture, Record: f.recordIt, NoWatch: f.noWatch, Redact: recording.Redaction(f.redact),
 		Logger: slog.New(handler),
 	})
+}
+
+func newGatewayCheckCommand(e *kit.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "check the configuration of a gateway",
+		Long: `Check a configuration without starting or connecting to anything. All errors are
+printed, one per line, as FILE:LINE:COLUMN: MESSAGE.
+
+If the file itself is valid, check also looks for the environment variables,
+files, folders and programs that it names. Run it on the machine and with the
+environment of the gateway. If it finds no error, it prints for each upstream
+which clients share its process or session.
+
+Exit status: 0 valid, 6 errors, 1 the file cannot be read.`,
+		Example:           "  mcpwire gateway check gateway.yaml",
+		Args:              oneFile,
+		ValidArgsFunction: completeConfiguration,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, found, err := gatewayd.Check(args[0])
+			if err != nil {
+				return err
+			}
+			var lines []string
+			for _, one := range found {
+				lines = append(lines, one.Error())
+			}
+			if len(found) == 0 {
+				for _, u := range c.Upstreams {
+					lines = append(lines, u.Name+": "+gatewayd.Sharing(c, u))
+				}
+			}
+			for _, line := range lines {
+				if _, err := fmt.Fprintln(e.Stdout, safe.Line(line)); err != nil {
+					return err
+				}
+			}
+			if len(found) > 0 {
+				return &exit.Status{Code: exit.Findings}
+			}
+			return nil
+		},
+	}
+}
+
+// oneFile checks the arguments of a command that takes the configuration of a gateway.
+func oneFile(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return exit.UsageHintf("mcpwire gateway import writes one, and doc/gateway.md explains it", "%s: missing the configuration: give its file", strings.TrimPrefix(cmd.CommandPath(), "mcpwire "))
+	case 1:
+		return nil
+	}
+	return exit.Usagef("%s: unexpected argument %q: it takes one file", strings.TrimPrefix(cmd.CommandPath(), "mcpwire "), args[1])
+}
+
+// completeConfiguration completes the names of files in YAML and JSON.
+func completeConfiguration(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func newGatewaySchemaCommand(e *kit.Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "print the JSON Schema of the configuration",
+		Long: `Print the JSON Schema of the configuration (draft 2020-12), for editors. Those
+that know the YAML Language Server use it if the first line of a configuration
+is, for example:
+
+  # yaml-language-server: $schema=./gateway.schema.json`,
+		Example: "  mcpwire gateway schema > gateway.schema.json",
+		Args:    kit.FlagsOnly,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := e.Stdout.Write(gatewayconfig.Schema)
+			return err
+		},
+	}
+}
+
+func newGatewayLoginsCommand(e *kit.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "logins FILE | logins revoke FILE USER [UPSTREAM]",
+		Short: "show and remove the logins of callers",
+		Long: `Show who has logged in to which upstream with credentials.login in the
+configuration FILE, and when the tokens were last renewed. A user is the issuer
+and the subject of a caller's token, or local. Tokens are not shown.`,
+		Example:           "  mcpwire gateway logins gateway.yaml\n  mcpwire gateway logins revoke gateway.yaml \"https://idp.example.com alice\"",
+		Args:              oneFile,
+		ValidArgsFunction: completeConfiguration,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := gatewayd.StoredLogins(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			for _, l := range list {
+				if err := printLogin(e, l); err != nil {
+					return err
+				}
+			}
+			if len(list) == 0 {
+				_, err := fmt.Fprintln(e.Stderr, "mcpwire: nobody has logged in")
+				return err
+			}
+			return nil
+		},
+	}
+	c.AddCommand(&cobra.Command{
+		Use:   "revoke FILE USER [UPSTREAM]",
+		Short: "remove the logins of a user",
+		Long: `Remove the tokens of a user, or only those for an upstream, and print what was
+removed. USER is as mcpwire gateway logins prints it, or the subject alone. A
+running gateway notices it within seconds. The authorization server is not told:
+to make the tokens invalid, end the session there.`,
+		Example: "  mcpwire gateway logins revoke gateway.yaml alice\n  mcpwire gateway logins revoke gw.yaml \"https://idp.example.com alice\" github",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 || len(args) > 3 {
+				return exit.Usagef("gateway logins revoke: want the configuration, the user, and perhaps the name of an upstream")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeConfiguration,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := gatewayd.StoredLogins(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			removed := 0
+			for _, l := range list {
+				_, subject, _ := strings.Cut(l.User, " ")
+				if l.User != args[1] && subject != args[1] || len(args) > 2 && l.Upstream != args[2] {
+					continue
+				}
+				if err := l.Revoke(cmd.Context()); err != nil {
+					return err
+				}
+				removed++
+				if err := printLogin(e, l); err != nil {
+					return err
+				}
+			}
+			if removed == 0 {
+				return exit.Usagef("gateway logins revoke: %s has not logged in (mcpwire gateway logins %s shows who has)", safe.Line(args[1]), safe.Line(args[0]))
+			}
+			return nil
+		},
+	})
+	return c
+}
+
+func printLogin(e *kit.Env, l gatewaylogin.Stored) error {
+	_, err := fmt.Fprintf(e.Stdout, "%s\t%s\t%s\t%s\n", safe.Line(l.User), safe.Line(l.Upstream), targets.SafeURL(l.Server), l.Changed.Local().Format("2006-01-02 15:04:05"))
+	return err
+}
+
+func newGatewayPinsCommand(e *kit.Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "pins FILE | pins accept FILE UPSTREAM [NAME]",
+		Short: "show and accept changed definitions of tools",
+		Long: `Show which tools, prompts, resources and templates have another definition than
+the accepted one, which servers have other instructions, and what has changed. The
+gateway accepts the first definition that it sees of each item of an upstream with
+pin: warn or pin: hide in the configuration FILE, for each kind of clients.
+
+Exit status: 0 nothing has changed, 6 something has.`,
+		Example:           "  mcpwire gateway pins gateway.yaml\n  mcpwire gateway pins accept gateway.yaml files read_file",
+		Args:              oneFile,
+		ValidArgsFunction: completeConfiguration,
+		RunE: func(_ *cobra.Command, args []string) error {
+			_, file, err := gatewayd.PinFile(args[0])
+			if err != nil {
+				return err
+			}
+			changes, err := policy.ChangedPins(file)
+			if err != nil {
+				return err
+			}
+			if err := printPins(e.Stdout, changes); err != nil {
+				return err
+			}
+			if len(changes) > 0 {
+				return &exit.Status{Code: exit.Findings}
+			}
+			return nil
+		},
+	}
+	c.AddCommand(&cobra.Command{
+		Use:   "accept FILE UPSTREAM [NAME]",
+		Short: "accept changed definitions of an upstream",
+		Long: `Accept the changed definitions of an upstream, or only of the items with a name or
+URI, and print what has changed. NAME is the server's own name; that of a server's
+instructions is "instructions". A running gateway notices it.`,
+		Example: "  mcpwire gateway pins accept gateway.yaml files\n  mcpwire gateway pins accept gateway.yaml files read_file",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 || len(args) > 3 {
+				return exit.Usagef("gateway pins accept: want the configuration, the name of an upstream, and perhaps that of a tool")
+			}
+			return nil
+		},
+		ValidArgsFunction: completeConfiguration,
+		RunE: func(_ *cobra.Command, args []string) error {
+			conf, file, err := gatewayd.PinFile(args[0])
+			if err != nil {
+				return err
+			}
+			if conf.Upstream(args[1]) == nil {
+				var names []string
+				for _, u := range conf.Upstreams {
+					names = append(names, u.Name)
+				}
+				return exit.Usagef("gateway pins accept: no upstream %q in %s%s", args[1], safe.Line(args[0]), kit.DidYouMean(args[1], names))
+			}
+			changes, err := policy.AcceptPins(file, args[1], append(args[2:], "")[0])
+			if err != nil {
+				return err
+			}
+			if len(changes) == 0 {
+				_, err := fmt.Fprintln(e.Stderr, "mcpwire: nothing to accept")
+				return err
+			}
+			return printPins(e.Stdout, changes)
+		},
+	})
+	return c
+}
+
+// printPins prints changed definitions, with a line for each difference.
+func printPins(w io.Writer, changes []*policy.PinChange) error {
+	for _, c := range changes {
+		if _, err := fmt.Fprintf(w, "%s %s %s, changed %s (for clients: %s)\n", safe.Line(c.Upstream), c.Kind, safe.Line(c.Name), c.Since.Local().Format("2006-01-02 15:04:05"), c.Catalog); err != nil {
+			return err
+		}
+		for _, line := range c.Lines() {
+			if _, err := fmt.Fprintf(w, "  %s\n", safe.Line(line)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

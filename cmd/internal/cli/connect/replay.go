@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,9 +22,13 @@ import (
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/playback/replay"
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/proxy/recording"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/trace/captures"
+	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/proc/inuse"
 	"mcpwire/jsonrpc"
 )
 
@@ -352,4 +361,134 @@ func (f *replayFlags) one(ctx context.Context, rec *replayRecorder, r *replay.Re
 		err = exit.Fail(exit.Unexpected, "capture", "", fmt.Errorf("recording: %w", closed))
 	}
 	return sum, err
+}
+
+// A replayRecorder records the replay for --output or --update, or discards it.
+type replayRecorder struct {
+	f  *replayFlags
+	to *resend.Origin
+	// path is the file to write. "" discards the recording.
+	path string
+	// final is the file that --update replaces. "" replaces none.
+	final string
+	mode  os.FileMode
+	count int
+}
+
+func newReplayRecorder(f *replayFlags, to *resend.Origin) (*replayRecorder, error) {
+	r := &replayRecorder{f: f, to: to, path: f.output}
+	if f.output != "" {
+		if _, err := os.Lstat(f.output); err == nil {
+			return nil, exit.Fail(exit.Unexpected, "capture", "--output needs a file that does not exist yet", fmt.Errorf("%s exists", safe.Line(f.output)))
+		}
+	}
+	if !f.update {
+		return r, nil
+	}
+	final, err := filepath.EvalSymlinks(f.path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(final)
+	if err != nil {
+		return nil, err
+	}
+	if c, err := captures.Stat(final); err == nil && c.State == captures.Writing {
+		return nil, exit.Fail(exit.Unexpected, "capture", "", fmt.Errorf("%s is still being written", safe.Line(final)))
+	}
+	r.final, r.mode = final, info.Mode().Perm()
+	// Same directory, so that a rename can replace the file; same extension, which decides the
+	// compression.
+	dir, base := filepath.Split(final)
+	r.path = filepath.Join(dir, ".replay-"+strconv.Itoa(os.Getpid())+"-"+base)
+	return r, nil
+}
+
+// next returns the writer for the next session and a function that closes it.
+func (r *replayRecorder) next(rec *replay.Recording) (*capture.Writer, func() error, error) {
+	r.count++
+	opts := &capture.Options{
+		Tool: "mcpwire " + build.Version(), Transport: r.to.Transport, Name: rec.Name, URL: r.to.URL, Redact: recording.Redaction(r.f.redact), Append: r.count > 1,
+	}
+	if r.path == "" {
+		w := capture.NewWriter(io.Discard, opts)
+		return w, w.Close, nil
+	}
+	if opts.Append && (strings.HasSuffix(r.path, ".gz") || strings.HasSuffix(r.path, ".zst")) {
+		return nil, nil, exit.Fail(exit.Usage, "usage", "select one with --session, or record to an uncompressed file", errors.New("several sessions cannot be recorded in a compressed file"))
+	}
+	file, err := capture.Create(r.path, opts)
+	if err != nil {
+		return nil, nil, exit.Fail(exit.Unexpected, "capture", "", err)
+	}
+	return file.Writer, file.Close, nil
+}
+
+// finish replaces the recording if --update is set and every request was sent and answered. It
+// reports whether it did.
+func (r *replayRecorder) finish(sum *replay.Summary) (bool, error) {
+	if r.final == "" || !sum.Completed() {
+		return false, nil
+	}
+	if err := os.Chmod(r.path, r.mode); err != nil {
+		return false, err
+	}
+	if err := inuse.Rename(r.path, r.final); err != nil {
+		return false, err
+	}
+	r.path = ""
+	return true, nil
+}
+
+// abandon removes the temporary file unless it has replaced the recording.
+func (r *replayRecorder) abandon() {
+	if r.final != "" && r.path != "" {
+		_ = os.Remove(r.path) // it may not exist
+	}
+}
+
+// failure returns the error for a replay that could not go on.
+func (f *replayFlags) failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	d := f.dialer
+	if hidden, ok := errors.AsType[*resend.RedactedError](err); ok {
+		var places []string
+		for _, p := range hidden.Pointers {
+			places = append(places, safe.Line(p))
+		}
+		return exit.Fail(exit.Unexpected, "redacted", "--set POINTER=TEXT sets the redacted value, in "+strings.Join(places, " "), hidden)
+	}
+	if e, ok := errors.AsType[*replay.EraError](err); ok {
+		return exit.Fail(exit.Unreachable, "other_era", "mcpwire bridge translates: put it in front of the server", e)
+	}
+	if e, ok := errors.AsType[*resend.HandshakeError](err); ok {
+		return exit.Fail(exit.Unreachable, "handshake_refused", "mcpwire info --probe shows which revisions the server speaks", errors.New(safe.Line(e.Error())))
+	}
+	if e, ok := errors.AsType[*wireclient.StatusError](err); ok {
+		return f.refused(e)
+	}
+	if errors.Is(err, resend.ErrTimeout) {
+		return exit.Fail(exit.Unreachable, "timeout", d.LateHint(), err)
+	}
+	if e, ok := errors.AsType[*wireclient.EndedError](err); ok {
+		ready, ok := errors.AsType[*exit.Failure](d.Failure(e.Err))
+		if ok && (ready.Code != "unreachable" || ready.Hint != "") {
+			return ready
+		}
+		return exit.Fail(exit.Unreachable, "connection_lost", "", e)
+	}
+	return d.Failure(err)
+}
+
+// refused returns the error for an HTTP status instead of an answer.
+func (f *replayFlags) refused(e *wireclient.StatusError) error {
+	out := &exit.Failure{Status: exit.Unreachable, Code: "http_status", Err: e, HTTPStatus: e.Status, URL: targets.SafeURL(f.dialer.Target.URL)}
+	out.Hint = "check the URL of the server's endpoint: many use /mcp, older ones /sse"
+	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {
+		out.Status, out.Code = exit.Auth, "auth_required"
+		out.Hint = "give a token with --header 'Authorization: Bearer ${TOKEN}', or log in by running this on a terminal"
+	}
+	return out
 }

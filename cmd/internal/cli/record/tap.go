@@ -2,10 +2,13 @@
 package record
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,9 +27,15 @@ import (
 	"mcpwire/cmd/internal/cli/sources"
 	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/proxy/endpoint"
 	"mcpwire/cmd/internal/proxy/intercept"
+	"mcpwire/cmd/internal/proxy/recording"
 	"mcpwire/cmd/internal/proxy/tap"
+	"mcpwire/cmd/internal/proxy/taphttp"
 	"mcpwire/cmd/internal/text/safe"
+	"mcpwire/cmd/internal/trace/captures"
+	livesock "mcpwire/cmd/internal/trace/live"
+	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/proc/batchfile"
 )
 
@@ -410,4 +419,192 @@ func (c *liveCheck) print(findings []check.Finding) {
 		line := fmt.Sprintf("mcpwire: %v %s: %s: %s", f.Rule.Severity, f.Rule.ID, at, f.Message)
 		fmt.Fprintln(c.out, safe.Line(line))
 	}
+}
+
+// liveRestart lets viewers restart the server, if the tap restarts it. It returns the function that
+// requests a restart, or nil.
+func liveRestart(r *tap.Restart) func() {
+	if r == nil {
+		return nil
+	}
+	requests := make(chan string, 1)
+	r.Trigger = requests
+	return func() {
+		select {
+		case requests <- "a viewer requested it":
+		default: // a request is pending
+		}
+	}
+}
+
+// recordingOf is what a tap records.
+type recordingOf struct {
+	transport capture.Transport
+	// name is the name of the server.
+	name string
+	// url is the URL of a server on HTTP.
+	url string
+	// restart restarts the server. Nil means that the tap cannot.
+	restart func()
+	// breakpoints hold messages. Nil means that none are held.
+	breakpoints *intercept.Breakpoints
+}
+
+// record starts the capture that the flags ask for and shows it to viewers. If the default folder
+// can't be used, it only prints a note, because a server that worked before must work with tap. If
+// viewers can't connect, it prints a note with -v only.
+func (f *tapFlags) record(e *kit.Env, of *recordingOf, logf func(string)) (*recording.Recording, error) {
+	live := &livesock.Options{Restart: of.restart}
+	if of.breakpoints != nil {
+		live.Decide = of.breakpoints.Decide
+	}
+	server := livesock.NewServer(live)
+	if of.breakpoints != nil {
+		of.breakpoints.Publish(server.PublishIntercepted)
+	}
+	opts := &capture.Options{Transport: of.transport, Name: of.name, URL: of.url, Redact: recording.Redaction(f.redact), Notice: recording.Notice(e.Stderr)}
+	create := func(opts *capture.Options) (*capture.File, error) { return f.create(e, opts, logf) }
+	return recording.Start(server, opts, create, func(err error) { logf("watching is not possible: " + err.Error()) })
+}
+
+// checkViewers finishes the capture and returns an error if messages are held and nobody could see
+// them.
+func checkViewers(r *recording.Recording, e *kit.Env, b *intercept.Breakpoints) error {
+	if b == nil || r.CanShow() {
+		return nil
+	}
+	r.Finish(e.Stderr)
+	return exit.Fail(exit.Unexpected, "intercept", "allow this user to create sockets in the folder of mcpwire, or leave --intercept out", errors.New("held messages could not be shown: viewers cannot connect"))
+}
+
+// create creates the file that the flags ask for. It returns nil if they ask for none, or if the
+// default file can't be created.
+func (f *tapFlags) create(e *kit.Env, opts *capture.Options, logf func(string)) (*capture.File, error) {
+	if f.noRecord {
+		return nil, nil
+	}
+	if f.output != "" {
+		return recording.CreateFile(e.Stderr, f.output, opts)
+	}
+	dir, err := captures.Dir()
+	var rec *capture.File
+	if err == nil {
+		rec, err = captures.Create(dir, opts.Name, opts)
+	}
+	if err != nil {
+		fmt.Fprintln(e.Stderr, "mcpwire: nothing is recorded: "+safe.Line(err.Error()))
+		return nil, nil
+	}
+	logf("recording to " + rec.Name())
+	return rec, nil
+}
+
+// runTapHTTP taps an HTTP server until a signal arrives.
+func runTapHTTP(cmd *cobra.Command, e *kit.Env, f *tapFlags, rawURL string) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)() // a second signal kills it
+	u, err := f.serverURL(rawURL)
+	if err != nil {
+		return err
+	}
+	config, err := endpoint.TLS(f.caFile, f.insecure)
+	if err != nil {
+		return exit.Usagef("tap: --cacert: %w", err)
+	}
+	breakpoints, err := f.breakpoints()
+	if err != nil {
+		return err
+	}
+	name := f.name
+	if name == "" {
+		name = u.Host
+	}
+	opts := &taphttp.Options{TLS: config, Hosts: f.hosts, Origin: f.origin, Breakpoints: breakpoints, Name: name, Logger: f.logger(e)}
+	if _, err := taphttp.New(u, nil, opts); err != nil { // before creating files
+		return exit.Usagef("tap: %s", strings.TrimPrefix(err.Error(), "taphttp: "))
+	}
+	l, err := f.listenHTTP(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	logf := f.notes(e)
+	rec, err := f.record(e, &recordingOf{transport: capture.TransportHTTP, name: name, url: u.String(), breakpoints: breakpoints}, logf)
+	if err != nil {
+		return err
+	}
+	if err := checkViewers(rec, e, breakpoints); err != nil {
+		return err
+	}
+	defer rec.Finish(e.Stderr)
+	if f.check {
+		live := newLiveCheck(e.Stderr, capture.TransportHTTP)
+		opts.Observe = live.observe
+		defer live.close()
+	}
+	return f.serveTap(ctx, e, l, u, rec.Writer, opts)
+}
+
+// serveTap runs the tap.
+func (f *tapFlags) serveTap(ctx context.Context, e *kit.Env, l net.Listener, u *url.URL, w *capture.Writer, opts *taphttp.Options) error {
+	h, err := taphttp.New(u, w, opts)
+	if err != nil {
+		return err
+	}
+	scheme := "http"
+	if f.tlsCert != "" {
+		scheme = "https"
+	}
+	err = h.Serve(ctx, l, &taphttp.ServeOptions{
+		AllowRemote: len(f.hosts) > 0, CertFile: f.tlsCert, KeyFile: f.tlsKey,
+		OnListen: func(a net.Addr) {
+			at := url.URL{Scheme: scheme, Host: a.String(), Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}
+			fmt.Fprintln(e.Stderr, "mcpwire: tap is listening: give clients url="+safe.Line(at.String())+" in place of "+safe.Line(u.String()))
+		},
+	})
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
+		return exit.Fail(exit.Unexpected, "remote_address", "listen at 127.0.0.1, or set the host names that clients may use with --host; * allows any",
+			fmt.Errorf("tap: not listening at %s, which other machines can reach", f.listen))
+	}
+	return err
+}
+
+// serverURL parses the URL of the server.
+func (f *tapFlags) serverURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		if bad, ok := errors.AsType[*url.Error](err); ok {
+			err = bad.Err // drop the URL: secrets
+		}
+		return nil, exit.Usagef("tap: the URL of the server: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, exit.Usagef("tap: --listen is for a server on HTTP: %q does not begin with http:// or https://", raw)
+	case (f.tlsCert == "") != (f.tlsKey == ""):
+		return nil, exit.Usagef("tap: --tls-cert and --tls-key go together")
+	case u.Scheme == "http" && (f.caFile != "" || f.insecure):
+		return nil, exit.Usagef("tap: --cacert and --insecure are for a server with https")
+	case f.caFile != "" && f.insecure:
+		return nil, exit.Usagef("tap: --cacert and --insecure exclude each other")
+	}
+	return u, nil
+}
+
+// listenHTTP listens at the address for clients. Without a host, it listens on the loopback
+// interface.
+func (f *tapFlags) listenHTTP(ctx context.Context) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return nil, exit.Usagef("tap: invalid value %q for flag --listen: want an address and a port, such as 127.0.0.1:9000", f.listen)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return nil, exit.Fail(exit.Unexpected, "listen", "another program may be listening there: choose another port, or 0 for any", err)
+	}
+	return l, nil
 }

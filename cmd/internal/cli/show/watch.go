@@ -1,15 +1,24 @@
 package show
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,11 +27,15 @@ import (
 	"mcpwire/cmd/internal/cli/sources"
 	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
+	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/filter"
 	livesock "mcpwire/cmd/internal/trace/live"
 	"mcpwire/cmd/internal/view/tui"
 	"mcpwire/cmd/internal/view/watch"
+	"mcpwire/cmd/internal/view/web"
+	"mcpwire/internal/net/httpserve"
 )
 
 type watchFlags struct {
@@ -225,6 +238,286 @@ func watchTerminal(ctx context.Context, e *kit.Env, hub *watch.Hub, f *watchFlag
 	err := tui.Run(inner, hub, o)
 	if inner.Err() != nil && ctx.Err() == nil {
 		return &exit.Status{Code: exit.HungUp}
+	}
+	return err
+}
+
+// A plainFace prints the rows of a hub as lines or JSON objects. It prints a row once there is
+// something to show, or with JSON once it is complete. Later children of a printed row follow when
+// they happen.
+type plainFace struct {
+	hub  *watch.Hub
+	sel  *watch.Selection
+	list *lister
+	// buf is the lister's output, so that the hub isn't locked while the output blocks.
+	buf bytes.Buffer
+
+	// waiting are the rows not printed yet, the oldest first.
+	waiting []*trace.Row
+	// known holds the Seq of each row in waiting.
+	known map[uint64]bool
+}
+
+// maxWaiting limits how many rows wait. Beyond it, the oldest are printed incomplete.
+const maxWaiting = sources.MaxWindow
+
+// endPoll is the interval of checks for the end of all sources and of a search.
+const endPoll = 100 * time.Millisecond
+
+// watchPlain prints until ctx ends or, if captures were named, until all of them are complete.
+func watchPlain(ctx context.Context, e *kit.Env, hub *watch.Hub, f *watchFlags, named bool) error {
+	p := &plainFace{hub: hub, sel: hub.Select(f.parsed), known: map[uint64]bool{}}
+	defer p.sel.Close()
+	p.list = newLister(e, nil) // the selection filters
+	p.list.w = bufio.NewWriter(&p.buf)
+	p.list.json, p.list.live, p.list.server = f.json, true, true
+	feed := hub.Subscribe(0)
+	defer feed.Close()
+	// announced reports that the wait for a first tap was announced, or is not needed.
+	announced := named
+	for {
+		ended := named && p.ended()
+		wait, cancel := context.WithTimeout(ctx, endPoll)
+		var failed error
+		err := feed.Next(wait, func(b *watch.Batch) { failed = p.take(b) })
+		cancel()
+		quiet := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		if quiet {
+			err = nil
+			hub.Read(func(*trace.Model) { failed = p.print(ended && !p.searching()) })
+			if !announced && len(hub.Sources()) == 0 {
+				fmt.Fprintln(e.Stderr, "no tap runs now; waiting for one (mcpwire wrap adds one to a host, Ctrl-C ends this)")
+			}
+			announced = true
+		}
+		if werr := p.write(e); werr != nil {
+			return werr
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil // withHub reports it
+		case err != nil:
+			return err
+		case failed != nil:
+			return failed
+		case quiet && ended && !p.searching():
+			return p.unreadable()
+		}
+	}
+}
+
+func (p *plainFace) searching() bool {
+	_, busy := p.sel.SearchProgress()
+	return busy
+}
+
+// write flushes the printed text to standard output.
+func (p *plainFace) write(e *kit.Env) error {
+	if err := p.list.w.Flush(); err != nil {
+		return err
+	}
+	_, err := p.buf.WriteTo(e.Stdout)
+	return err
+}
+
+// ended reports whether all sources have ended.
+func (p *plainFace) ended() bool {
+	sources := p.hub.Sources()
+	for _, s := range sources {
+		if s.Err == "" && s.State != watch.Complete && s.State != watch.Truncated {
+			return false
+		}
+	}
+	return len(sources) > 0
+}
+
+// unreadable returns an error if a source could not be read.
+func (p *plainFace) unreadable() error {
+	for _, s := range p.hub.Sources() {
+		if s.Err != "" {
+			return exit.Fail(exit.Unexpected, "unreadable", "", errors.New(trace.Escape(s.Path+": "+s.Err)))
+		}
+	}
+	return nil
+}
+
+// take processes changes. The caller holds the lock of the model.
+func (p *plainFace) take(b *watch.Batch) error {
+	for _, r := range b.Changed {
+		switch {
+		case r.Parent == nil && r.Mark == 0 && !p.known[r.Seq]:
+			p.known[r.Seq] = true
+			p.waiting = append(p.waiting, r)
+		case r.Parent != nil && r.Mark == 0 && r.Root().Mark == markPrinted && !p.list.json:
+			if err := p.list.late(r); err != nil {
+				return err
+			}
+		}
+	}
+	return p.print(false)
+}
+
+// print prints the rows that are ready, or all of them. The caller holds the lock of the model.
+func (p *plainFace) print(all bool) error {
+	searching := p.searching()
+	rest := p.waiting[:0]
+	for i, r := range p.waiting {
+		due := all || len(p.waiting)-i > maxWaiting || (p.list.json && r.Complete() || !p.list.json && live(r))
+		switch {
+		case r.Parent != nil: // printed inside another
+			delete(p.known, r.Seq)
+		case due && p.sel.Has(r):
+			if err := p.list.print(r); err != nil {
+				return err
+			}
+			delete(p.known, r.Seq)
+		case due && !searching:
+			delete(p.known, r.Seq) // the filter doesn't match
+			r.Mark = markTaken
+		default:
+			rest = append(rest, r)
+		}
+	}
+	clear(p.waiting[len(rest):])
+	p.waiting = rest
+	return nil
+}
+
+// watchWeb serves the page until ctx ends. It prints only the address, with the token, on standard
+// output.
+func watchWeb(ctx context.Context, e *kit.Env, hub *watch.Hub, f *watchFlags, dir string) error {
+	last, err := openWebAccess(dir, f.newToken)
+	if err != nil {
+		fmt.Fprintf(e.Stderr, "this address is for this time only: %v\n", err)
+	}
+	s := web.New(hub, &web.Options{AllowRemote: f.allowRemote, Token: last.Token, Tool: "mcpwire " + build.Version(), Resend: &resend.Options{Dir: dir, Tool: "mcpwire " + build.Version()}})
+	l, err := last.listen(ctx, f.web)
+	if err != nil {
+		return exit.Fail(exit.Unexpected, "listen", "use another ADDR, or --web alone for any free port", fmt.Errorf("serve the page: %w", err))
+	}
+	if err := last.save(); err != nil {
+		fmt.Fprintf(e.Stderr, "this address is for this time only: %v\n", err)
+	}
+	address := s.URL(l.Addr())
+	if f.parsed != nil {
+		address += "#" + url.Values{"f": {f.filter}}.Encode()
+	}
+	if _, err := fmt.Fprintln(e.Stdout, address); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	fmt.Fprintln(e.Stderr, "Open this address in a browser on this machine. Anyone who has it can read everything. Ctrl+C stops the server.")
+	if f.open {
+		if err := targets.OpenBrowser(ctx, address); err != nil {
+			fmt.Fprintf(e.Stderr, "the browser could not be opened: %v\n", err)
+		}
+	}
+	err = s.Serve(ctx, l)
+	if errors.Is(err, httpserve.ErrRemoteAddress) {
+		return exit.Fail(exit.Unexpected, "remote_address", "give --allow-remote, or listen at 127.0.0.1", fmt.Errorf("other machines can reach %s, and the page shows private data", l.Addr()))
+	}
+	return err
+}
+
+// A webAccess is the access to the page that stays the same from one watch --web to the next. It is
+// kept in a file that only the user can read.
+type webAccess struct {
+	Port  int    `json:"port"`
+	Token string `json:"token"`
+
+	// path is the file. It is empty if nothing is to be saved.
+	path string
+}
+
+const (
+	webAccessName  = "web.json"
+	minTokenLength = 32      // characters; shorter ones are replaced
+	maxWebAccess   = 4 << 10 // bytes of the file
+)
+
+// openWebAccess reads the file beside the folder of captures. The result has a token even if there
+// is no file, or an error. fresh replaces what the file has.
+func openWebAccess(captures string, fresh bool) (*webAccess, error) {
+	a := &webAccess{Token: web.NewToken()}
+	if captures == "" {
+		return a, nil
+	}
+	a.path = filepath.Join(filepath.Dir(captures), webAccessName)
+	if fresh {
+		return a, nil
+	}
+	info, err := os.Lstat(a.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return a, nil
+	}
+	if err != nil {
+		return a, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxWebAccess || runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return a, nil // replaced: others could have read the token
+	}
+	text, err := os.ReadFile(a.path)
+	if err != nil {
+		return a, err
+	}
+	var last webAccess
+	if json.Unmarshal(text, &last) == nil && len(last.Token) >= minTokenLength {
+		a.Port, a.Token = last.Port, last.Token
+	}
+	return a, nil
+}
+
+// listen listens at an address. targets.WebHere means the port of the last time, or if that is in
+// use, any free port.
+func (a *webAccess) listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	if address != targets.WebHere {
+		return lc.Listen(ctx, "tcp", address)
+	}
+	if a.Port > 0 && a.Port < 1<<16 {
+		if l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port))); err == nil {
+			return l, nil
+		}
+		// Another watch has the port, and keeps it.
+		return lc.Listen(ctx, "tcp", address)
+	}
+	l, err := lc.Listen(ctx, "tcp", address)
+	if t, ok := addrOf(l).(*net.TCPAddr); ok {
+		a.Port = t.Port
+	}
+	return l, err
+}
+
+func addrOf(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
+
+// save writes the file.
+func (a *webAccess) save() error {
+	if a.path == "" {
+		return nil
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(a.path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, webAccessName+"-") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), a.path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
 	}
 	return err
 }
