@@ -29,10 +29,8 @@ type walker struct {
 	// depth counts the levels of JSON in strings.
 	depth  int
 	hidden *pointers
-	// text is scratch space for unescaped strings, and inner and innerEdits are for JSON in one.
-	text       []byte
-	inner      *walker
-	innerEdits edits
+	// text is scratch space for unescaped strings.
+	text []byte
 }
 
 // A pathStep is the raw name of a member or, with a nil key, the index of an element.
@@ -436,14 +434,11 @@ func bareWord(text []byte) bool {
 // redactEscaped is redactString for a string with escapes; text is its value. It encodes the string
 // again if it contains a secret.
 func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
-	e := &w.innerEdits
-	e.reset()
+	e := new(edits)
 	json := false
 	if !m.prose && w.depth < maxNested && (text[0] == '{' || text[0] == '[') {
-		if w.inner == nil {
-			w.inner = &walker{r: w.r, e: e, depth: w.depth + 1}
-		}
-		if json = w.inner.walk(text) == nil; !json {
+		inner := &walker{r: w.r, e: e, depth: w.depth + 1}
+		if json = inner.walk(text) == nil; !json {
 			e.reset()
 		}
 	}
@@ -461,7 +456,7 @@ func (w *walker) redactEscaped(it stringItem, text []byte, m mode) {
 		w.addPointer()
 	}
 	if cap(w.text) > 1<<20 {
-		w.text, w.inner = nil, nil // which refers to it
+		w.text = nil
 	}
 }
 

@@ -2,6 +2,8 @@ package capture
 
 import (
 	"bytes"
+	"encoding/base64"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +60,61 @@ var secretKinds = []secretKind{
 	{label: "hook", opaque: "webhook"},
 }
 
+// A secretPlace is a notation in which a value without a name is a secret.
+type secretPlace struct {
+	label string
+	// words come before the value. Behind a dash and a letter, it may be in the same word. The case
+	// of other words is ignored.
+	words []string
+	// before matches the text before the word, if it is not nil. The value is the group of value that
+	// matches the text behind the word, if proof reports so.
+	before, value func() *regexp.Regexp
+	proof         func(value []byte) bool
+}
+
+// secretPlaces are the places of secrets of which none is a name.
+var secretPlaces = []secretPlace{
+	{"bearer", []string{"bearer", "dpop"}, nil, credentialPattern, isBearer},
+	{"basic", []string{"basic"}, nil, credentialPattern, isBasic},
+	// curl -u user:password
+	{"userinfo", []string{"-u", "-U", "--user", "--proxy-user"}, lazyregexp.New(`curl[^\n]*$`), lazyregexp.New(`^[ \t=]*` + token), isUserPassword},
+	// mysql -ppassword
+	{"password", []string{"-p"}, lazyregexp.New(`(?:mysql|mariadb)[^\n]*$`), lazyregexp.New(`^` + token), hasAlnum},
+	// SQL: IDENTIFIED BY 'password', PASSWORD 'password' and PASSWORD('password')
+	{"password", []string{"by"}, lazyregexp.New(`(?:IDENTIFIED|identified)\s(?:[^;]{0,64}\s)?$`), lazyregexp.New(`^\s*(?i:password\s+)?` + sqlToken), hasAlnum},
+	{"password", []string{"password"}, nil, lazyregexp.New(`^(?:\s+|\s*\()'([^']+)`), hasAlnum},
+	// .netrc: machine host login user password password
+	{"password", []string{"password"}, lazyregexp.New(`\b(?:machine\s+\S+|default)\s+(?:(?:login|user|account)\s+\S+\s+)*$`), lazyregexp.New(`^\s+` + token), hasAlnum},
+}
+
+// token matches a word of a command, without its quotes, and sqlToken one of a statement.
+const (
+	quoted   = `"((?:[^"\\]|\\.)+)|'((?:[^'\\]|\\.)+)`
+	token    = `(?:` + quoted + `|([^\s"']+))`
+	sqlToken = `(?:` + quoted + `|([^\s"';]+))`
+)
+
+// credentialPattern matches the credentials after a scheme, but no parameter of a challenge.
+var credentialPattern = lazyregexp.New("^[ \\t]+(?:([\\w.~+/-]+=+)(?:$|[\\s'`),;\\]}<&])|([\\w.~+/-]+)(?:$|[^\\w.~+/=-]))")
+
+func isBearer(cred []byte) bool {
+	return len(cred) >= 8 && (len(cred) >= 16 || hasDigit(cred) || mixedCase(cred)) && standIn(cred) < len(cred)
+}
+
+func isBasic(cred []byte) bool {
+	plain, err := base64.RawStdEncoding.DecodeString(string(bytes.TrimRight(cred, "=")))
+	return err == nil && bytes.IndexByte(plain, ':') >= 0
+}
+
+func isUserPassword(cred []byte) bool {
+	_, password, ok := bytes.Cut(cred, []byte{':'})
+	return ok && standIn(password) < len(password)
+}
+
+func hasAlnum(value []byte) bool {
+	return bytes.ContainsFunc(value, unicode.IsLetter) || hasDigit(value)
+}
+
 // A proof says what a value must look like to be a secret, given its name.
 type proof uint8
 
@@ -69,14 +126,15 @@ const (
 	provenIfRandom
 )
 
-// A secretName is a name in the table of kinds or, without a label, a qualifier.
+// A secretName is a name in the table of kinds.
 type secretName struct {
 	// text is normalized.
-	text  string
+	text string
+	// label is empty for a harmless name.
 	label string
-	// whole requires that text is the entire name, and param that it is a parameter.
-	whole, param, number bool
-	proof                proof
+	// whole requires that text is the entire name, not its end.
+	whole, number bool
+	proof         proof
 }
 
 // A keyPrefix is the prefix of an issuer's keys.
@@ -100,68 +158,81 @@ var keyPrefixes = func() (list [256][]keyPrefix) {
 	return
 }()
 
-// A nameTable has the names of secrets, and other words that announce one, by their ends. Most
-// other words end differently.
+// A nameTable has the names of secrets by their texts.
 type nameTable struct {
-	// lists has the index of the list of each end, and zero for other ends.
-	index [1 << 15]uint16
-	lists [][]secretName
+	names, params map[string]*secretName
+	// ends has the ends of the names, and of other words that the scanner handles. Most words end
+	// differently.
+	ends *wordEnds
 }
 
-var secretNames = sync.OnceValue(newNameTable)
-
-func newNameTable() *nameTable {
-	t := &nameTable{lists: [][]secretName{nil}}
+// secretNames returns the names of secretKinds.
+var secretNames = sync.OnceValue(func() *nameTable {
+	t := &nameTable{names: map[string]*secretName{}, params: map[string]*secretName{}, ends: new(wordEnds)}
 	for _, k := range secretKinds {
-		add := func(names string, like secretName) {
-			for _, text := range strings.Fields(names) {
+		add := func(to map[string]*secretName, names string, like secretName) {
+			for text := range strings.FieldsSeq(names) {
 				like.text, like.label, like.number = text, k.label, k.number && like.proof != provenIfOpaque
-				t.add(text, like)
-				t.add(text+"s", secretName{text: "s"}) // in plural
+				s := like
+				to[text] = &s
+				t.ends.add(text)
+				if s.proof != provenIfRandom && text != "token" { // The name "tokens" counts them.
+					to[text+"s"] = &s
+					t.ends.add(text + "s")
+				}
 			}
 		}
-		add(k.params, secretName{whole: true, param: true})
-		add(k.ends, secretName{})
-		add(k.names, secretName{whole: true})
-		add(k.opaque, secretName{whole: true, proof: provenIfOpaque})
-		add(k.opaqueEnds, secretName{proof: provenIfOpaque})
-		add(k.random, secretName{whole: true, proof: provenIfRandom})
+		add(t.params, k.params, secretName{whole: true})
+		add(t.names, k.ends, secretName{})
+		add(t.names, k.names, secretName{whole: true})
+		add(t.names, k.opaque, secretName{whole: true, proof: provenIfOpaque})
+		add(t.names, k.opaqueEnds, secretName{proof: provenIfOpaque})
+		add(t.names, k.random, secretName{whole: true, proof: provenIfRandom})
 	}
-	for _, q := range qualifiers {
-		t.add(q, secretName{text: q})
+	for _, h := range harmlessTokens {
+		t.names[h] = new(secretName)
 	}
-	for _, word := range slices.Concat(announcing, nameAttributes) {
-		t.add(word)
+	words := slices.Concat(qualifiers, nameAttributes, []string{"base64"})
+	for _, p := range secretPlaces {
+		words = append(words, p.words...)
+	}
+	for _, w := range words {
+		t.ends.add(w)
 	}
 	return t
-}
+})
 
-// add adds names to those with the end of a word.
-func (t *nameTable) add(word string, names ...secretName) {
-	// Beyond ASCII, the cases of a letter differ in more than one bit.
-	for _, spelling := range []string{word, strings.ToUpper(word)} {
-		end := endOf([]byte(spelling))
-		if t.index[end] == 0 {
-			t.index[end] = uint16(len(t.lists))
-			t.lists = append(t.lists, nil)
-		}
-		if k := t.index[end]; spelling == word || end != endOf([]byte(word)) {
-			t.lists[k] = append(t.lists[k], names...)
+// find returns the meaning of a normalized name, also with qualifiers behind it, or nil.
+func (t *nameTable) find(norm []byte, param bool) *secretName {
+	if s := t.params[string(norm)]; s != nil && param {
+		return s
+	}
+	for i := range norm {
+		if s := t.names[string(norm[i:])]; s != nil && (i == 0 || !s.whole) {
+			return s
 		}
 	}
+	for _, q := range qualifiers {
+		if name, ok := bytes.CutSuffix(norm, []byte(q)); ok {
+			if s := t.find(name, param); s != nil && s.proof != provenIfRandom {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// wordEnds has the last three bytes of words.
+type wordEnds [1 << 15]bool
+
+// add adds the end of a word. Beyond ASCII, the cases of a letter differ in more than one bit.
+func (e *wordEnds) add(word string) {
+	e[endOf([]byte(word))], e[endOf([]byte(strings.ToUpper(word)))] = true, true
 }
 
 // endOf returns a number for the last three bytes of a name, without case, separators, and digits
 // behind it.
-func endOf(name []byte) int {
-	n := len(name)
-	if n >= 3 && letterByte[name[n-1]] && letterByte[name[n-2]] && letterByte[name[n-3]] {
-		return int(name[n-1]&31)<<10 | int(name[n-2]&31)<<5 | int(name[n-3]&31)
-	}
-	return endOfOther(name)
-}
-
-func endOfOther(name []byte) (end int) {
+func endOf(name []byte) (end int) {
 	n := 0
 	for i := len(name) - 1; i >= 0 && n < 3; i-- {
 		if c := name[i]; c == '_' || c == '-' || c == '.' || n == 0 && c >= '0' && c <= '9' {
@@ -176,10 +247,7 @@ func endOfOther(name []byte) (end int) {
 // qualifiers may follow the name of a secret without changing its meaning.
 var qualifiers = []string{"value", "hash", "base", "text", "raw", "plain", "header", "string"}
 
-// announcing are words that come before a secret without being its name.
-var announcing = []string{"bearer", "basic", "dpop", "base64", "by"}
-
-// harmlessTokens are names that end like those of secrets. Hiding their values would break up the
+// harmlessTokens are ends of names that end like those of secrets. Hiding their values would break up the
 // traffic.
 var harmlessTokens = strings.Fields("progresstoken pagetoken nexttoken continuationtoken synctoken resumptiontoken cancellationtoken canceltoken " +
 	"stoptoken eostoken bostoken padtoken unktoken counttoken maxtoken mintoken inputtoken outputtoken totaltoken prompttoken completiontoken pertoken")
@@ -207,48 +275,22 @@ func appendNormal[T string | []byte](dst []byte, name T) []byte {
 // classify returns what a name says about its value, or nil. param means that it is a parameter of
 // a URL or a form.
 func (r *Redactor) classify(name []byte, param bool) *secretName {
-	if len(r.table.lists[r.table.index[endOf(name)]]) == 0 && len(r.names) == 0 {
+	if !r.ends[endOf(name)] && len(r.custom) == 0 {
 		return nil
 	}
 	var scratch [64]byte
 	norm := appendNormal(scratch[:0], name[max(0, len(name)-64):])
-	for i := range r.names {
-		if string(norm) == r.names[i].text {
-			return &r.names[i]
-		}
+	if s := r.custom[string(norm)]; s != nil {
+		return s
 	}
-	for len(norm) > 0 && norm[len(norm)-1] <= '9' {
-		norm = norm[:len(norm)-1]
-	}
-	s := r.table.find(norm, param)
+	s := secretNames().find(bytes.TrimRight(norm, digits), param)
 	if (s == nil || s.proof == provenIfRandom) && isKeyVariable(name) {
 		return &keyVariable
 	}
-	return s
-}
-
-// find searches for a normalized name, also with qualifiers behind it.
-func (t *nameTable) find(norm []byte, param bool) *secretName {
-	list := t.lists[t.index[endOf(norm)]]
-	for i := range list {
-		s := &list[i]
-		n := len(norm) - len(s.text)
-		if n < 0 || string(norm[n:]) != s.text || s.whole && n > 0 || s.param && !param {
-			continue
-		}
-		if s.label == "" {
-			// The name "tokens" counts them.
-			if named := t.find(norm[:n], param); named != nil && named.proof != provenIfRandom && (s.text != "s" || named.text != "token") {
-				return named
-			}
-			continue
-		}
-		if s.label == "token" && slices.ContainsFunc(harmlessTokens, func(h string) bool { return bytes.HasSuffix(norm, []byte(h)) }) {
-			return nil
-		}
-		return s
+	if s != nil && s.label == "" {
+		return nil
 	}
-	return nil
+	return s
 }
 
 var keyVariable = secretName{text: "key", label: "key", number: true}

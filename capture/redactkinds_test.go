@@ -11,7 +11,7 @@ func TestNames(t *testing.T) {
 	find := func(name string, param bool, label string) {
 		t.Helper()
 		for _, spelling := range []string{name, strings.ToUpper(name), strings.ToUpper(name[:1]) + name[1:], "my_" + name, name + "_2", name[:1] + "-" + name[1:]} {
-			if strings.HasPrefix(spelling, "my_") && r.table.find([]byte(name), param).whole || name[0] >= 0x80 && spelling != name {
+			if strings.HasPrefix(spelling, "my_") && r.classify([]byte(name), param).whole || name[0] >= 0x80 && spelling != name {
 				continue
 			}
 			if s := r.classify([]byte(spelling), param); s == nil || s.label != label && !param {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"html"
+	"io"
 	"slices"
 	"strings"
 	"unicode"
@@ -17,121 +18,14 @@ import (
 // a table, parts of a form, lines of netrc, commands, SQL. Others encode the characters that mark
 // it.
 
-// notation hides a value that the word text[start:end] marks. name is its class, and sep is the
-// index of a separator or -1. It returns the index from which the scan continues, or end.
-func (s *scanner) notation(start, end, sep int, name *secretName) int {
-	text := s.text
-	word := text[start:end]
-	switch c := word[0] | 0x20; {
-	case c == '-'|0x20:
-		return s.credentialFlag(start, end)
-	case c == 'b' && string(word) == "base64" && start > 0 && text[start-1] == ';' && end < len(text) && text[end] == ',':
-		to := end + 1
-		for to < len(text) && base64Byte[text[to]] {
-			to++
-		}
-		if s.depth < maxEncodings && s.r.secretIn(text[end+1:to], s.depth) {
-			s.hide(end+1, to, "blob")
-		}
-		return to
-	case c == 'b' && len(word) == 2 && s.isIdentified(start): // BY '…' of SQL
-		return s.token(end, ";")
-	}
-	if sep >= 0 && text[sep] == '=' && slices.Contains(nameAttributes, string(bytes.ToLower(word))) {
-		from, to := token(text[:min(len(text), sep+128)], sep+1, " />;")
-		if named := s.r.classify(text[from:to], true); named != nil {
-			s.attribute(start, to, named)
-		}
-		return end
-	}
-	if sep < 0 && bytes.EqualFold(word, []byte("password")) {
-		i := skipSpace(text, end)
-		if i < len(text) && text[i] == '(' { // PASSWORD('…') of SQL
-			i++
-		}
-		if i > end && (i < len(text) && text[i] == '\'' || netrcPattern().Match(text[max(0, start-256):start])) {
-			return s.token(i, "")
-		}
-	}
-	if name != nil && start >= s.tableTo {
-		s.table(start, end)
-	}
-	return end
-}
-
-// isIdentified reports whether IDENTIFIED of SQL is before the word at i.
-func (s *scanner) isIdentified(i int) bool {
-	before := s.text[max(0, i-64):i]
-	return bytes.Contains(before, []byte("IDENTIFIED ")) || bytes.Contains(before, []byte("identified "))
-}
-
-// netrcPattern matches what is before a password in a file of netrc.
-var netrcPattern = lazyregexp.New(`\b(?:machine\s+\S+|default)\s+(?:(?:login|user|account)\s+\S+\s+)*$`)
-
-// skipSpace returns the index after at most 64 spaces.
-func skipSpace(text []byte, i int) int {
-	rest := text[i:min(len(text), i+64)]
-	return i + len(rest) - len(bytes.TrimLeft(rest, " \t\r\n"))
-}
-
-// token returns the bounds of the next token, without its quotes. It ends at a space or a byte of
-// stop.
-func token(text []byte, i int, stop string) (from, to int) {
-	from = skipSpace(text, i)
-	if from < len(text) && (text[from] == '"' || text[from] == '\'') {
-		return from + 1, quoteEnd(text, from+1, text[from], 0)
-	}
-	for to = from; to < len(text) && text[to] > ' ' && text[to] != '"' && text[to] != '\'' && strings.IndexByte(stop, text[to]) < 0; to++ {
-	}
-	return from, to
-}
-
-// token hides the next token, a password. It returns its end.
-func (s *scanner) token(i int, stop string) int {
-	from, to := token(s.text, i, stop)
-	if bytes.ContainsFunc(s.text[from:to], unicode.IsLetter) || hasDigit(s.text[from:to]) {
-		s.hide(from, to, "password")
-	}
-	return to
-}
-
-// credentialFlag hides the credentials after -u of curl, or after -p of mysql in the same word. The
-// flag is text[start:end].
-func (s *scanner) credentialFlag(start, end int) int {
-	before := s.text[max(0, start-1024):start]
-	before = before[bytes.LastIndexByte(before, '\n')+1:]
-	word := s.text[start:end]
-	if len(word) > 2 && word[1] == 'p' && isMySQL(before) {
-		return s.token(start+2, "")
-	}
-	at := end
-	if w := string(word); w != "--user" && w != "--proxy-user" {
-		if at = start + 2; len(w) < 2 || w[1]|0x20 != 'u' {
-			return end
-		}
-	} else if end < len(s.text) && s.text[end] == '=' {
-		at++
-	}
-	from, to := token(s.text, at, "")
-	if _, password, ok := bytes.Cut(s.text[from:to], []byte{':'}); !ok || standIn(password) == len(password) || !bytes.Contains(before, []byte("curl")) {
-		return end
-	}
-	s.hide(from, to, "userinfo")
-	return to
-}
-
-// isMySQL reports whether a command is one of MySQL's, whose flag -p has the password.
-func isMySQL(command []byte) bool {
-	return bytes.Contains(command, []byte("mysql")) || bytes.Contains(command, []byte("mariadb"))
-}
-
-// nameAttributes are the attributes that name a value. tagPattern matches the rest of a tag whose
+// nameAttributes are the attributes that name a value, which attributePattern matches. tagPattern matches the rest of a tag whose
 // text may be the value, and valuePattern an attribute with the value.
 var (
-	nameAttributes = []string{"key", "name", "id", "property", "field", "variable"}
-	valuePattern   = lazyregexp.New(`(?i)\b(?:value|val|content)\s*=\s*(?:"([^"]*)|'([^']*)|([^\s"'/]+))`)
-	tagPattern     = lazyregexp.New(`(?i)^(?:entry|string|property|item|add|setting|param|variable|env|data|prop|config)\b[^/]*$`)
-	blankLine      = lazyregexp.New(`\n\r?\n`)
+	nameAttributes   = []string{"key", "name", "id", "property", "field", "variable"}
+	attributePattern = lazyregexp.New(`^\s*(?:"([^"]*)|'([^']*)|([^\s"'/>;]+))`)
+	valuePattern     = lazyregexp.New(`(?i)\b(?:value|val|content)\s*=\s*(?:"([^"]*)|'([^']*)|([^\s"'/]+))`)
+	tagPattern       = lazyregexp.New(`(?i)^(?:entry|string|property|item|add|setting|param|variable|env|data|prop|config)\b[^/]*$`)
+	blankLine        = lazyregexp.New(`\n\r?\n`)
 )
 
 // attribute hides the value that belongs to an attribute with the name of a secret, from start to
@@ -165,8 +59,8 @@ func (s *scanner) attribute(start, end int, name *secretName) {
 		tag = tag[:k]
 	}
 	if m := valuePattern().FindSubmatchIndex(tag); m != nil {
-		i := max(m[2], m[4], m[6])
-		hide(open+i, open+max(m[3], m[5], m[7]))
+		from, to := group(m)
+		hide(open+from, open+to)
 	} else if from := open + len(tag) + 1; from < len(text) && text[from-1] == '>' && tagPattern().Match(tag) {
 		if k := bytes.IndexByte(text[from:min(len(text), from+maxSecret)], '<'); k > 0 {
 			hide(from, from+k)
@@ -375,67 +269,52 @@ func (r *Redactor) secretBase64(text []byte, blob bool, depth int) bool {
 	if len(text) < minBase64 || depth >= maxNested || !blob && len(text) > maxUnnamedBase64 {
 		return false
 	}
-	if c := text[0]; !blob && (c < 'A' || c > 'f' || c > 'Z' && c < 'a') {
-		return false // It does not encode ASCII text. This test excludes most words.
-	}
-	for _, c := range text[:minBase64] {
-		if !base64Byte[c] {
-			return false
-		}
-	}
-	var first [minBase64 / 4 * 3]byte
-	if n, err := decodeBase64(first[:], text[:minBase64]); !blob && (err != nil || !isText(first[:n]) || bytes.ContainsAny(first[:n], "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x7f")) {
-		return false
-	}
 	for _, c := range text {
 		if !base64Byte[c] && c != '\r' && c != '\n' {
 			return false
 		}
 	}
-	if bytes.IndexByte(text, '\n') >= 0 {
-		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r"), nil), []byte("\n"), nil)
+	var first [minBase64]byte
+	if n, err := encodingOf(text).Decode(first[:], text[:minBase64]); !blob && (err != nil || !isText(first[:n]) || controlPattern().Match(first[:n])) {
+		return false
 	}
 	return r.secretIn(text, depth)
 }
 
-// decodeBase64 decodes either alphabet, padded or not, into dst, which must have room.
-func decodeBase64(dst, src []byte) (int, error) {
-	enc := base64.RawStdEncoding
-	if bytes.ContainsAny(src, "-_") {
-		enc = base64.RawURLEncoding
+// controlPattern matches a control character that text does not contain.
+var controlPattern = lazyregexp.New(`[\x00-\x08\x0e\x0f\x7f]`)
+
+// encodingOf returns the alphabet of a text in base64, without padding.
+func encodingOf(text []byte) *base64.Encoding {
+	if bytes.ContainsAny(text, "-_") {
+		return base64.RawURLEncoding
 	}
-	return enc.Decode(dst, bytes.TrimRight(src, "=\r\n"))
+	return base64.RawStdEncoding
 }
 
-// secretIn reports whether the text in base64 contains a secret. It decodes piece by piece. In data
-// that is not text it looks only for shapes, since enough noise contains every name.
+// secretIn reports whether the text in base64 contains a secret. It decodes piece by piece, with an
+// overlap, since a secret may span two pieces. In data that is not text it looks only for shapes,
+// since enough noise contains every name.
 func (r *Redactor) secretIn(b64 []byte, depth int) bool {
-	const piece = 64 << 10
-	plain := r.plain // nil inside nested base64
-	r.plain = nil
-	if cap(plain) < min(len(b64), piece)+maxSecret {
-		plain = make([]byte, 0, min(len(b64), piece)+maxSecret)
-	}
-	defer func() { r.plain = plain[:0] }()
+	const piece, overlap = 64 << 10, maxSecret / 4
+	b64 = bytes.TrimRight(b64, "=\r\n")
+	in := base64.NewDecoder(encodingOf(b64), bytes.NewReader(b64))
+	plain, kept := make([]byte, min(len(b64), piece)+overlap), 0
 	var e edits
-	// kept is the size of the overlap with the next piece, since a secret may span both.
-	kept := 0
-	for at := 0; at < len(b64); at += piece {
-		n, err := decodeBase64(plain[kept:cap(plain)], b64[at:min(len(b64), at+piece)])
-		if err != nil && n == 0 {
+	for {
+		n, err := io.ReadFull(in, plain[kept:])
+		if n == 0 {
 			return false
 		}
-		plain = plain[:kept+n]
-		how := textMode{depth: depth + 1}
-		if !isText(plain) {
+		text, how := plain[:kept+n], textMode{depth: depth + 1}
+		if !isText(text) {
 			how = textMode{depth: maxEncodings, prose: true}
 		}
-		if r.scan(&e, plain, how); len(e.list) > 0 {
-			return true
+		if r.scan(&e, text, how); len(e.list) > 0 || err != nil {
+			return len(e.list) > 0
 		}
-		kept = copy(plain[:cap(plain)], plain[max(0, len(plain)-maxSecret/4):])
+		kept = copy(plain, text[max(0, len(text)-overlap):])
 	}
-	return false
 }
 
 // isText reports whether a text, other than at its ends, is UTF-8.

@@ -45,31 +45,28 @@ type Redaction struct {
 type Redactor struct {
 	mac   hash.Hash
 	label RedactionMode
-	// names are those of the Redaction, and table has their ends, too.
-	names []secretName
-	table *nameTable
+	// custom has the names of the Redaction, normalized, and ends has their ends, too.
+	custom map[string]*secretName
+	ends   *wordEnds
 	// headers are those of the Redaction, in lower case.
 	headers []string
 	// known are texts to hide wherever they occur: first, up to fixed, those of the Redaction and
 	// of variables, and then those of headers.
 	known []string
 	fixed int
-	// These have texts in which nothing was hidden: fields of events, headers, and raw strings of
-	// messages.
-	cleanFields, cleanHeaders, cleanStrings cleanTexts
+	// These have texts in which nothing was hidden: fields of events, and raw strings of messages.
+	cleanFields, cleanStrings cleanTexts
 	// open has the streams of text in which a secret may continue.
 	open map[textStream]openText
 
-	// The rest is scratch space: for decoded base64, and for texts that are strings.
-	plain      []byte
+	// The rest is scratch space for texts that are strings.
 	field      []byte
-	head       []byte
 	fieldEdits edits
 }
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{open: map[textStream]openText{}, label: RedactionDefault, table: secretNames()}
+	d := &Redactor{open: map[textStream]openText{}, label: RedactionDefault, ends: secretNames().ends}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]
@@ -79,12 +76,13 @@ func NewRedactor(r *Redaction) *Redactor {
 			secret = slices.Clone(r.Key)
 		}
 		if len(r.Names) > 0 {
-			d.table = newNameTable()
+			ends := *d.ends
+			d.custom, d.ends = map[string]*secretName{}, &ends
 		}
 		for _, n := range r.Names {
 			norm := string(appendNormal(nil, n))
-			d.names = append(d.names, secretName{text: norm, label: "custom", number: true, proof: provenAlways})
-			d.table.add(norm)
+			d.custom[norm] = &secretName{text: norm, label: "custom", number: true, proof: provenAlways}
+			d.ends.add(norm)
 		}
 		for _, n := range r.Headers {
 			d.headers = append(d.headers, strings.ToLower(n))
@@ -192,7 +190,7 @@ func (r *Redactor) learn(secret string, atLeast int, fixed bool) {
 				r.known = slices.Delete(r.known, r.fixed, r.fixed+1)
 			}
 		}
-		r.cleanFields, r.cleanHeaders, r.cleanStrings = cleanTexts{}, cleanTexts{}, cleanTexts{}
+		r.cleanFields, r.cleanStrings = cleanTexts{}, cleanTexts{}
 	}
 }
 
@@ -364,7 +362,7 @@ func (r *Redactor) Args(args []string) []string {
 	args = slices.Clone(args)
 	before := ""
 	var name *secretName // what the previous argument says about this one
-	mysql := len(args) > 0 && isMySQL([]byte(args[0]))
+	mysql := len(args) > 0 && (strings.Contains(args[0], "mysql") || strings.Contains(args[0], "mariadb"))
 	for i, a := range args {
 		out := r.redactText(a)
 		switch {
@@ -533,20 +531,12 @@ var shownHeaders = func() map[string]bool {
 // redactHeader returns the header with index i of the list at a pointer, with its secrets hidden,
 // and lists them.
 func (r *Redactor) redactHeader(h Header, at string, i int, p *pointers) Header {
-	r.head = append(append(append(r.head[:0], h.Name...), '\n'), h.Value...)
-	clean := r.cleanHeaders.slot(r.head)
-	if string(*clean) == string(r.head) {
-		return h
-	}
 	shown := Header{r.redactText(h.Name), r.Header(h.Name, h.Value)}
 	if shown.Name != h.Name {
 		p.add(at + strconv.Itoa(i) + "/0")
 	}
 	if shown.Value != h.Value {
 		p.add(at + strconv.Itoa(i) + "/1")
-	}
-	if shown == h && len(r.head) <= maxClean {
-		*clean = append((*clean)[:0], r.head...)
 	}
 	return shown
 }

@@ -2,7 +2,6 @@ package capture
 
 import (
 	"bytes"
-	"encoding/base64"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,9 +14,9 @@ import (
 //
 //   - its shape: the prefix of a key, the three parts of a JWT, a private key in PEM;
 //   - a URL around it: user and password, the path of a webhook;
-//   - the word before it: "Bearer", "Basic";
+//   - the words around it: "Bearer …", "curl -u …", see [secretPlaces];
 //   - its name: "password: …", "?token=…", "--api-key …", `<password>…`, and the lines below;
-//   - the notation around it, see redactnotation.go.
+//   - the columns of a table, or the attributes of a tag, see redactnotation.go.
 //
 // A text with encoded characters is decoded and scanned again.
 type scanner struct {
@@ -105,7 +104,7 @@ const minShape = 12
 
 // words scans the words from i on.
 func (s *scanner) words(i int) {
-	text, ends, encoded := s.text, &s.r.table.index, false
+	text, ends, encoded := s.text, s.r.ends, false
 	for i < len(text) {
 		c := text[i]
 		if !wordByte[c] {
@@ -138,10 +137,7 @@ func (s *scanner) words(i int) {
 		if len(word) >= minShape {
 			s.shapes(start, i)
 		}
-		if next == ' ' && c != '-' && i+1 < len(text) && wordByte[text[i+1]] && !announces(word) {
-			continue // before another word, as most words of prose
-		}
-		if ends[endOf(word)] == 0 && c != '-' && (next != ':' || !bytes.HasPrefix(text[i:], []byte("://"))) {
+		if !ends[endOf(word)] && c != '-' && (next != ':' || !bytes.HasPrefix(text[i:], []byte("://"))) {
 			continue
 		}
 		i = s.word(start, i)
@@ -149,20 +145,6 @@ func (s *scanner) words(i int) {
 	if encoded && s.depth < maxEncodings {
 		s.decoded(decodeOne)
 	}
-}
-
-// announces reports whether a word may be one that marks a value after a space: the name of a
-// scheme, BY of SQL, or the password of netrc.
-func announces(word []byte) bool {
-	switch c := word[0] | 0x20; len(word) {
-	case 2, 5, 6:
-		return c == 'b'
-	case 4:
-		return c == 'd'
-	case 8:
-		return c == 'p'
-	}
-	return false
 }
 
 // word hides what the word text[start:end] announces. It returns the index from which the scan
@@ -173,12 +155,22 @@ func (s *scanner) word(start, end int) int {
 		s.authority(start, end+3)
 		return end + 3
 	}
-	if to := s.scheme(start, end); to > end || s.prose {
+	if to := s.place(start, end); to > end || s.prose {
+		return to
+	}
+	if end < len(text) && text[end] == ',' && start > 0 && text[start-1] == ';' && string(text[start:end]) == "base64" {
+		to := end + 1
+		for to < len(text) && base64Byte[text[to]] {
+			to++
+		}
+		if s.depth < maxEncodings && s.r.secretIn(text[end+1:to], s.depth) {
+			s.hide(end+1, to, "blob")
+		}
 		return to
 	}
 	sep, quoted := separator(text, start, end)
-	if sep < 0 && text[start] != '-' && end+1 < len(text) && text[end] == ' ' && wordByte[text[end+1]] {
-		return s.notation(start, end, sep, nil)
+	if sep < 0 && end+1 < len(text) && text[end] == ' ' && wordByte[text[end+1]] {
+		return end // before another word, as most words of prose
 	}
 	param := sep >= 0 && text[sep] == '=' && (start == 0 || bytes.IndexByte([]byte("?&#;"), text[start-1]) >= 0)
 	query := param
@@ -199,7 +191,50 @@ func (s *scanner) word(start, end int) int {
 			return to
 		}
 	}
-	return s.notation(start, end, sep, name)
+	if sep >= 0 && text[sep] == '=' && slices.Contains(nameAttributes, string(bytes.ToLower(text[start:end]))) {
+		if m := attributePattern().FindSubmatchIndex(text[sep+1 : min(len(text), sep+128)]); m != nil {
+			from, to := group(m)
+			if named := s.r.classify(text[sep+1+from:sep+1+to], true); named != nil {
+				s.attribute(start, sep+1+to, named)
+			}
+		}
+	} else if name != nil && start >= s.tableTo {
+		s.table(start, end)
+	}
+	return end
+}
+
+// place hides a value that the word text[start:end] announces, see [secretPlaces]. It returns the
+// end of the value, or end.
+func (s *scanner) place(start, end int) int {
+	const maxBefore = 1 << 10
+	for _, p := range secretPlaces {
+		for _, word := range p.words {
+			at := start + len(word)
+			flag := word[0] == '-'
+			if at > end || at < end && !(flag && len(word) == 2) || !bytes.EqualFold(s.text[start:at], []byte(word)) || flag && string(s.text[start:at]) != word {
+				continue
+			}
+			m := p.value().FindSubmatchIndex(s.text[at:min(len(s.text), at+maxSecret)])
+			if m == nil || p.before != nil && !p.before().Match(s.text[max(0, start-maxBefore):start]) {
+				continue
+			}
+			from, to := group(m)
+			from, to = at+from, at+to
+			if value := s.text[from:to]; p.proof(value) && (!s.prose || p.before == nil && (isToken(value) || isOpaque(value, ""))) {
+				s.hide(from, to, p.label)
+				return to
+			}
+		}
+	}
+	return end
+}
+
+// group returns the bounds of the first group that takes part in a match.
+func group(m []int) (from, to int) {
+	for m = m[2:]; m[0] < 0; m = m[2:] {
+	}
+	return m[0], m[1]
 }
 
 // random hides a word that looks random if the name of a secret is near it in the line, as in "the
@@ -262,44 +297,6 @@ func shape(key []byte) string {
 		return "jwt"
 	}
 	return ""
-}
-
-// credentialPattern matches the credentials after a scheme, but no parameter of a challenge.
-var credentialPattern = lazyregexp.New(`^[ \t]+([\w.~+/-]+=*)`)
-
-// scheme hides the credentials after the name of an HTTP authentication scheme, which is
-// text[start:end]. It returns their end, or end.
-func (s *scanner) scheme(start, end int) int {
-	word := s.text[start:end]
-	if c := word[0] | 0x20; c != 'b' && c != 'd' {
-		return end
-	}
-	basic := bytes.EqualFold(word, []byte("basic"))
-	if !basic && !bytes.EqualFold(word, []byte("bearer")) && !bytes.EqualFold(word, []byte("dpop")) {
-		return end
-	}
-	m := credentialPattern().FindSubmatchIndex(s.text[end:min(len(s.text), end+maxSecret)])
-	if m == nil {
-		return end
-	}
-	from, to := end+m[2], end+m[3]
-	cred := s.text[from:to]
-	if cred[len(cred)-1] == '=' && to < len(s.text) && s.text[to] > ' ' && strings.IndexByte("'`),;]}<&", s.text[to]) < 0 {
-		return end // a parameter of a challenge
-	}
-	if basic {
-		plain, err := base64.RawStdEncoding.DecodeString(string(bytes.TrimRight(cred, "=")))
-		if len(cred) < 4 || err != nil || bytes.IndexByte(plain, ':') < 0 {
-			return end
-		}
-	} else if len(cred) < 8 || len(cred) < 16 && !hasDigit(cred) && !mixedCase(cred) || standIn(cred) == len(cred) {
-		return end
-	}
-	if s.prose && !isToken(cred) && !isOpaque(cred, "") {
-		return end
-	}
-	s.hide(from, to, map[bool]string{true: "basic", false: "bearer"}[basic])
-	return to
 }
 
 // authority hides the user and password of a URL, and the path of one that is itself a secret. The
