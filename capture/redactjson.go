@@ -326,7 +326,7 @@ func (p *pointers) add(pointer string) {
 func (p *pointers) inherit(e *Event, r *Redactor) {
 	for _, h := range e.Redacted {
 		if r != nil {
-			h = r.redactText(h)
+			h = r.Text(h)
 		}
 		if strings.HasPrefix(h, "/") && !slices.Contains(p.list, h) {
 			p.add(h)
@@ -349,7 +349,7 @@ func (w *walker) addPointer() {
 		b = append(b, '/')
 		if s.key == nil {
 			b = strconv.AppendInt(b, int64(s.index), 10)
-		} else if name := w.r.redactText(jsonwire.UnquoteString(s.key)); len(name) > 256 {
+		} else if name := w.r.Text(jsonwire.UnquoteString(s.key)); len(name) > 256 {
 			b = append(b, "…"...)
 		} else {
 			b = append(b, jsonpointer.Escape(name)...)
@@ -360,9 +360,6 @@ func (w *walker) addPointer() {
 
 // redactString adds the edits for a string, which is a value or a name.
 func (w *walker) redactString(it stringItem, m mode) {
-	if m == (mode{}) && !w.hasKnown && len(it.raw) < minShape && bareWord(it.raw) {
-		return
-	}
 	blob := len(w.path) > 0 && string(w.path[len(w.path)-1].key) == "blob"
 	if m == (mode{}) && w.depth == 0 && !blob {
 		clean := w.r.cleanStrings.slot(it.raw)
@@ -419,16 +416,6 @@ func (w *walker) redactString(it stringItem, m mode) {
 // "production".
 func (w *walker) isStage(text []byte) bool {
 	return len(text) <= len("preproduction") && !isOpaque(text, "") && !bytes.ContainsAny(text, "= \r\n") && isEnvironment(w.path[len(w.path)-1].key)
-}
-
-// bareWord reports whether a text is one word.
-func bareWord(text []byte) bool {
-	for _, c := range text {
-		if !letterByte[c] && c != '_' && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return true
 }
 
 // redactEscaped is redactString for a string with escapes; text is its value. It encodes the string

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"mcpwire/internal/text/lazyregexp"
 )
@@ -67,32 +68,38 @@ type secretPlace struct {
 	// of other words is ignored.
 	words []string
 	// before matches the text before the word, if it is not nil. The value is the group of value that
-	// matches the text behind the word, if proof reports so.
+	// matches the text behind the word, if isSecret reports so.
 	before, value func() *regexp.Regexp
-	proof         func(value []byte) bool
+	isSecret      func(value []byte) bool
 }
 
-// secretPlaces are the places of secrets of which none is a name.
+// secretPlaces are the places of secrets without a name.
 var secretPlaces = []secretPlace{
 	{"bearer", []string{"bearer", "dpop"}, nil, credentialPattern, isBearer},
 	{"basic", []string{"basic"}, nil, credentialPattern, isBasic},
+	// Anyone who knows the address of a webhook can use it.
+	{"hook", []string{"hooks.slack.com", "discord.com", "discordapp.com", "mcp.zapier.com", "hooks.zapier.com"}, nil,
+		lazyregexp.New(`^/(?:services|api/webhooks|api/mcp/s|hooks/catch)/([\w./-]+)`), hasAlnum},
 	// curl -u user:password
 	{"userinfo", []string{"-u", "-U", "--user", "--proxy-user"}, lazyregexp.New(`curl[^\n]*$`), lazyregexp.New(`^[ \t=]*` + token), isUserPassword},
 	// mysql -ppassword
 	{"password", []string{"-p"}, lazyregexp.New(`(?:mysql|mariadb)[^\n]*$`), lazyregexp.New(`^` + token), hasAlnum},
 	// SQL: IDENTIFIED BY 'password', PASSWORD 'password' and PASSWORD('password')
-	{"password", []string{"by"}, lazyregexp.New(`(?:IDENTIFIED|identified)\s(?:[^;]{0,64}\s)?$`), lazyregexp.New(`^\s*(?i:password\s+)?` + sqlToken), hasAlnum},
+	{"password", []string{"by"}, lazyregexp.New(`IDENTIFIED\s(?:[^;]{0,64}\s)?$`), identifiedPattern, hasAlnum},
+	{"password", []string{"by"}, lazyregexp.New(`identified\s(?:[^;]{0,64}\s)?$`), identifiedPattern, hasAlnum},
 	{"password", []string{"password"}, nil, lazyregexp.New(`^(?:\s+|\s*\()'([^']+)`), hasAlnum},
 	// .netrc: machine host login user password password
 	{"password", []string{"password"}, lazyregexp.New(`\b(?:machine\s+\S+|default)\s+(?:(?:login|user|account)\s+\S+\s+)*$`), lazyregexp.New(`^\s+` + token), hasAlnum},
 }
 
-// token matches a word of a command, without its quotes, and sqlToken one of a statement.
+// token matches a word of a command, without its quotes.
 const (
-	quoted   = `"((?:[^"\\]|\\.)+)|'((?:[^'\\]|\\.)+)`
-	token    = `(?:` + quoted + `|([^\s"']+))`
-	sqlToken = `(?:` + quoted + `|([^\s"';]+))`
+	token  = `(?:` + quoted + `|([^\s"']+))`
+	quoted = `"((?:[^"\\]|\\.)+)|'((?:[^'\\]|\\.)+)`
 )
+
+// identifiedPattern matches the password after IDENTIFIED BY.
+var identifiedPattern = lazyregexp.New(`^\s*(?i:password\s+)?(?:` + quoted + `|([^\s"';]+))`)
 
 // credentialPattern matches the credentials after a scheme, but no parameter of a challenge.
 var credentialPattern = lazyregexp.New("^[ \\t]+(?:([\\w.~+/-]+=+)(?:$|[\\s'`),;\\]}<&])|([\\w.~+/-]+)(?:$|[^\\w.~+/=-]))")
@@ -253,20 +260,11 @@ var harmlessTokens = strings.Fields("progresstoken pagetoken nexttoken continuat
 	"stoptoken eostoken bostoken padtoken unktoken counttoken maxtoken mintoken inputtoken outputtoken totaltoken prompttoken completiontoken pertoken")
 
 // appendNormal appends the letters and digits of a name, in lower case, for comparison.
-func appendNormal[T string | []byte](dst []byte, name T) []byte {
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'A' && c <= 'Z':
-			dst = append(dst, c+'a'-'A')
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-			dst = append(dst, c)
-		case c >= 0x80:
-			for _, c := range []byte(strings.ToLower(string(name[i:]))) {
-				if letterByte[c] || c >= 0x80 || c >= '0' && c <= '9' {
-					dst = append(dst, c)
-				}
-			}
-			return dst
+func appendNormal(dst, name []byte) []byte {
+	for len(name) > 0 {
+		c, n := utf8.DecodeRune(name)
+		if name = name[n:]; unicode.IsLetter(c) || c >= '0' && c <= '9' {
+			dst = utf8.AppendRune(dst, unicode.ToLower(c))
 		}
 	}
 	return dst

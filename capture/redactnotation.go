@@ -213,9 +213,7 @@ func (s *scanner) decoded(decode func([]byte) (string, int)) {
 				text, n = decode(window[i:])
 			}
 			if n == 0 {
-				plain, from = append(plain, window[i]), append(from, int32(i))
-				i++
-				continue
+				text, n = string(window[i:i+1]), 1
 			}
 			for k := range len(text) {
 				plain, from = append(plain, text[k]), append(from, int32(i))

@@ -80,7 +80,7 @@ func NewRedactor(r *Redaction) *Redactor {
 			d.custom, d.ends = map[string]*secretName{}, &ends
 		}
 		for _, n := range r.Names {
-			norm := string(appendNormal(nil, n))
+			norm := string(appendNormal(nil, []byte(n)))
 			d.custom[norm] = &secretName{text: norm, label: "custom", number: true, proof: provenAlways}
 			d.ends.add(norm)
 		}
@@ -210,7 +210,7 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 			p.add(pointer)
 		}
 	}
-	redact := func(s *string, pointer string) { set(s, r.redactText(*s), pointer) }
+	redact := func(s *string, pointer string) { set(s, r.Text(*s), pointer) }
 	redact(&e.Prefix, "/pre")
 	redact(&e.Encoding, "/enc")
 	// Another program wrote the capture that is being copied.
@@ -224,8 +224,9 @@ func (r *Redactor) redactFields(e *Event, p *pointers) {
 		redact((*string)(&h.Transport), "/transport")
 		set(&h.URL, r.URL(h.URL), "/url")
 	}
-	if e.Start != nil {
-		e.Start = r.redactStart(e.Start, p)
+	if s := clone(&e.Start); s != nil {
+		r.redactStart(s, p)
+		redact(&s.Dir, "/cwd")
 	}
 	if x := clone(&e.Exit); x != nil {
 		redact(&x.Signal, "/signal")
@@ -262,9 +263,7 @@ func clone[T any](p **T) *T {
 }
 
 // Text returns the text with its secrets hidden.
-func (r *Redactor) Text(text string) string { return r.redactText(text) }
-
-func (r *Redactor) redactText(text string) string {
+func (r *Redactor) Text(text string) string {
 	if len(text) < 4 {
 		return text
 	}
@@ -327,34 +326,23 @@ func (r *Redactor) Message(dst, msg []byte) (out []byte, hidden []string) {
 }
 
 // redactStart hides the values of variables and the secrets among the arguments.
-func (r *Redactor) redactStart(s *Start, p *pointers) *Start {
-	c := *s
-	c.Env = slices.Clone(s.Env)
-	for i, v := range c.Env {
-		name, value, ok := strings.Cut(v, "=")
-		if !ok {
-			continue
-		}
-		c.Env[i] = name
-		// This is a folder, though the name looks like that of a password.
-		if name == "PWD" || name == "OLDPWD" {
-			continue
-		}
-		if r.classify([]byte(name), false).hides([]byte(value)) {
+func (r *Redactor) redactStart(s *Start, p *pointers) {
+	s.Env = slices.Clone(s.Env)
+	for i, v := range s.Env {
+		name, value, _ := strings.Cut(v, "=")
+		s.Env[i] = name
+		// These are folders, though their names look like those of passwords.
+		if name != "PWD" && name != "OLDPWD" && r.classify([]byte(name), false).hides([]byte(value)) {
 			r.learn(value, 6, true)
 		}
 	}
-	c.Command = r.Args(s.Command)
-	for i, a := range c.Command {
+	shown := r.Args(s.Command)
+	for i, a := range shown {
 		if a != s.Command[i] {
 			p.add("/cmd/" + strconv.Itoa(i))
 		}
 	}
-	if d := r.redactText(c.Dir); d != c.Dir {
-		c.Dir = d
-		p.add("/cwd")
-	}
-	return &c
+	s.Command = shown
 }
 
 // Args returns a copy of the arguments of a command with their secrets hidden.
@@ -364,7 +352,7 @@ func (r *Redactor) Args(args []string) []string {
 	var name *secretName // what the previous argument says about this one
 	mysql := len(args) > 0 && (strings.Contains(args[0], "mysql") || strings.Contains(args[0], "mariadb"))
 	for i, a := range args {
-		out := r.redactText(a)
+		out := r.Text(a)
 		switch {
 		case name.hides([]byte(a)):
 			out = r.placeholder(name.label, []byte(a))
@@ -374,7 +362,7 @@ func (r *Redactor) Args(args []string) []string {
 		case mysql && len(a) > 2 && a[:2] == "-p":
 			out = "-p" + r.placeholder("password", []byte(a[2:]))
 		case strings.Contains(a, "://"):
-			out = r.redactText(r.URL(a))
+			out = r.Text(r.URL(a))
 		case isToken(a):
 			out = r.placeholder("argument", []byte(a))
 		}
@@ -390,13 +378,10 @@ func (r *Redactor) Args(args []string) []string {
 // URL returns a URL or request target without the secrets in its user, path and parameters.
 func (r *Redactor) URL(u string) string {
 	path, rest := u, ""
-	if len(u) < 20 && !strings.ContainsAny(u, "?#;") {
-		return r.redactText(u)
-	}
 	if k := strings.IndexAny(u, "?#"); k >= 0 {
 		path, rest = u[:k], u[k:]
 	}
-	return mapFields(r.redactText(path), "/", r.segment) + mapFields(rest, "?#&", r.param)
+	return mapFields(r.Text(path), "/", r.segment) + mapFields(rest, "?#&", r.param)
 }
 
 // mapFields applies f to the fields between separators.
@@ -417,19 +402,14 @@ func mapFields(s, separators string, f func(string) string) string {
 // segment hides a segment of a path if it looks like a key, and its parameters unless they have
 // harmless names.
 func (r *Redactor) segment(s string) string {
-	segment, params, hasParams := strings.Cut(s, ";")
-	if isToken(segment) {
-		segment = r.placeholder("path", []byte(segment))
-	}
-	if !hasParams {
-		return segment
-	}
-	return segment + ";" + mapFields(params, ";", func(p string) string {
-		name, value, ok := strings.Cut(p, "=")
-		switch {
-		case p == "" || isPlaceholder(value):
+	first := true
+	return mapFields(s, ";", func(p string) string {
+		name, value, named := strings.Cut(p, "=")
+		isPath := first
+		switch first = false; {
+		case p == "" || isPath && !isToken(p) || isPlaceholder(value):
 			return p
-		case !ok:
+		case isPath || !named:
 			return r.placeholder("path", []byte(p))
 		case isToken(value):
 			return name + "=" + r.placeholder("path", []byte(value))
@@ -448,8 +428,8 @@ func (r *Redactor) param(pair string) string {
 	if s := r.classify([]byte(plain), true); s.marks([]byte(value)) {
 		return name + "=" + r.placeholder(s.label, []byte(value))
 	}
-	clean := r.redactText(pair)
-	if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.redactText(v) != v {
+	clean := r.Text(pair)
+	if v, err := url.QueryUnescape(value); err == nil && clean == pair && v != value && r.Text(v) != v {
 		return name + "=" + r.placeholder("value", []byte(value))
 	}
 	return clean
@@ -531,7 +511,7 @@ var shownHeaders = func() map[string]bool {
 // redactHeader returns the header with index i of the list at a pointer, with its secrets hidden,
 // and lists them.
 func (r *Redactor) redactHeader(h Header, at string, i int, p *pointers) Header {
-	shown := Header{r.redactText(h.Name), r.Header(h.Name, h.Value)}
+	shown := Header{r.Text(h.Name), r.Header(h.Name, h.Value)}
 	if shown.Name != h.Name {
 		p.add(at + strconv.Itoa(i) + "/0")
 	}
@@ -549,36 +529,30 @@ func (r *Redactor) Header(name, value string) string {
 	if value == "" {
 		return ""
 	}
-	var scratch [64]byte
-	lower := append(scratch[:0], name...)
-	for i, c := range lower {
-		if c >= 'A' && c <= 'Z' {
-			lower[i] += 'a' - 'A'
-		}
-	}
-	switch string(lower) {
+	lower := strings.ToLower(name)
+	switch lower {
 	case "authorization", "proxy-authorization":
 		return r.authorization(value)
 	case "cookie":
 		return mapFields(value, ";", r.cookie)
 	case "set-cookie":
 		first, attributes, _ := strings.Cut(value, ";")
-		return r.cookie(first) + value[len(first):len(value)-len(attributes)] + r.redactText(attributes)
+		return r.cookie(first) + value[len(first):len(value)-len(attributes)] + r.Text(attributes)
 	case "location":
 		return r.URL(value)
 	}
-	param, isParam := bytes.CutPrefix(lower, []byte("mcp-param-"))
-	secret := r.classify(param, false)
+	param, isParam := strings.CutPrefix(lower, "mcp-param-")
+	secret := r.classify([]byte(param), false)
 	switch {
-	case shownHeaders[string(lower)], slices.Contains(r.headers, string(lower)),
+	case shownHeaders[lower], slices.Contains(r.headers, lower),
 		isParam && !secret.marks([]byte(value)): // an argument of a tool, which the body has too
 		// https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 		if b64, ok := strings.CutPrefix(value, "=?base64?"); ok {
-			if plain, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(b64, "?=")); err == nil && r.redactText(string(plain)) != string(plain) {
+			if plain, err := base64.StdEncoding.DecodeString(strings.TrimSuffix(b64, "?=")); err == nil && r.Text(string(plain)) != string(plain) {
 				return r.placeholder("value", []byte(value))
 			}
 		}
-		return r.redactText(value)
+		return r.Text(value)
 	case secret.marks([]byte(value)):
 		r.learn(value, 8, false)
 		return r.placeholder(secret.label, []byte(value))
@@ -615,5 +589,5 @@ func (r *Redactor) cookie(pair string) string {
 	if !ok {
 		return r.placeholder("cookie", []byte(pair))
 	}
-	return r.redactText(name) + "=" + r.placeholder("cookie", []byte(value))
+	return r.Text(name) + "=" + r.placeholder("cookie", []byte(value))
 }

@@ -13,7 +13,7 @@ import (
 // A scanner looks for secrets in a text, in one pass over its words. It recognizes a secret by
 //
 //   - its shape: the prefix of a key, the three parts of a JWT, a private key in PEM;
-//   - a URL around it: user and password, the path of a webhook;
+//   - a URL around it: user and password;
 //   - the words around it: "Bearer …", "curl -u …", see [secretPlaces];
 //   - its name: "password: …", "?token=…", "--api-key …", `<password>…`, and the lines below;
 //   - the columns of a table, or the attributes of a tag, see redactnotation.go.
@@ -41,11 +41,10 @@ type openText struct {
 	block  bool
 }
 
-var wordByte, letterByte, base64Byte, specialByte = func() (word, letter, b64, special [256]bool) {
+var wordByte, base64Byte, specialByte = func() (word, b64, special [256]bool) {
 	for c := range word {
 		wide := c == 0xC2 || c == 0xE2 || c == 0xE3 || c == 0xEF // begin signs more than letters
-		letter[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80 && !wide
-		word[c] = letter[c] || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
+		word[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.' || c >= 0x80 && !wide
 		b64[c] = word[c] && c < 0x80 && c != '.' || c == '+' || c == '/' || c == '='
 		special[c] = wide || c == '~' || c == '%' || c == '&' || c == '\\'
 	}
@@ -74,7 +73,7 @@ func (r *Redactor) scan(e *edits, text []byte, how textMode) openText {
 		r.scanKnown(e, text)
 	}
 	s.privateKeys()
-	s.words(0)
+	s.words()
 	if len(e.list) > from {
 		e.normalize(from)
 	}
@@ -102,30 +101,24 @@ func (r *Redactor) scanKnown(e *edits, text []byte) {
 // minShape is the least length of a word with the shape of a key.
 const minShape = 12
 
-// words scans the words from i on.
-func (s *scanner) words(i int) {
+// words scans the words.
+func (s *scanner) words() {
 	text, ends, encoded := s.text, s.r.ends, false
-	for i < len(text) {
+	for i := 0; i < len(text); {
 		c := text[i]
-		if !wordByte[c] {
-			if !specialByte[c] {
-				i++
-				continue
-			}
-			if c == '~' {
-				i = max(i+1, placeholderEnd(text, i))
-				continue
-			}
-			if isEncoded(text[i:]) {
-				encoded = true
-				i++
-				continue
-			}
-			if c < 0xE3 {
-				_, n := utf8.DecodeRune(text[i:])
-				i += n
-				continue
-			} // Others are letters.
+		if c == '~' {
+			i = max(i+1, placeholderEnd(text, i))
+			continue
+		}
+		if specialByte[c] && isEncoded(text[i:]) {
+			encoded = true
+			i++
+			continue
+		}
+		if !wordByte[c] && c < 0xE3 { // Others are letters.
+			_, n := utf8.DecodeRune(text[i:])
+			i += n
+			continue
 		}
 		start, next := i, byte(0)
 		for ; i < len(text); i++ {
@@ -168,10 +161,10 @@ func (s *scanner) word(start, end int) int {
 		}
 		return to
 	}
-	sep, quoted := separator(text, start, end)
-	if sep < 0 && end+1 < len(text) && text[end] == ' ' && wordByte[text[end+1]] {
+	if text[start] != '-' && end+1 < len(text) && text[end] == ' ' && wordByte[text[end+1]] {
 		return end // before another word, as most words of prose
 	}
+	sep, quoted := separator(text, start, end)
 	param := sep >= 0 && text[sep] == '=' && (start == 0 || bytes.IndexByte([]byte("?&#;"), text[start-1]) >= 0)
 	query := param
 	if param && start == 0 { // a form has several
@@ -221,7 +214,7 @@ func (s *scanner) place(start, end int) int {
 			}
 			from, to := group(m)
 			from, to = at+from, at+to
-			if value := s.text[from:to]; p.proof(value) && (!s.prose || p.before == nil && (isToken(value) || isOpaque(value, ""))) {
+			if value := s.text[from:to]; p.isSecret(value) && (!s.prose || p.before == nil && (isToken(value) || isOpaque(value, ""))) {
 				s.hide(from, to, p.label)
 				return to
 			}
@@ -299,23 +292,16 @@ func shape(key []byte) string {
 	return ""
 }
 
-// authority hides the user and password of a URL, and the path of one that is itself a secret. The
-// scheme begins at start; i is after "://".
+// authority hides the user and password of a URL. The scheme begins at start; i is after "://".
 func (s *scanner) authority(start, i int) {
 	text := s.text
-	stop := " \t\r\n\"'<>`"
-	scheme := string(bytes.ToLower(text[start : i-3]))
+	scheme, user := string(bytes.ToLower(text[start:i-3])), userPattern
 	if scheme == "http" || scheme == "https" || i < len(text) && text[i] == '/' {
-		stop += "/?#\\" // other schemes allow these in passwords
+		user = webUserPattern
 	}
-	end := i
-	for end < len(text) && end < i+4096 && strings.IndexByte(stop, text[end]) < 0 {
-		end++
-	}
-	host := i
-	if at := bytes.LastIndexByte(text[i:end], '@'); at > 0 {
-		host = i + at + 1
-		user := text[i : i+at]
+	if m := user().FindIndex(text[i:min(len(text), i+4096)]); m != nil {
+		to := i + m[1] - 1
+		user := text[i:to]
 		_, password, named := bytes.Cut(user, []byte{':'})
 		if !named {
 			password = user
@@ -324,47 +310,36 @@ func (s *scanner) authority(start, i int) {
 		// as in ssh://git@host and docs://readme/@scope/name.
 		secret := strings.Contains(scheme, "http") || named || isToken(user)
 		if secret && standIn(password) < len(password) && (!s.prose || isToken(password) || isOpaque(password, "")) {
-			s.hide(i, i+at, "userinfo")
-		}
-	}
-	if m := hookPattern().FindSubmatchIndex(text[host:min(len(text), host+maxSecret)]); m != nil {
-		if path := text[host+m[2] : host+m[3]]; !s.prose || isToken(bytes.Trim(path, "/")) || isOpaque(path, "") {
-			s.hide(host+m[2], host+m[3], "hook")
+			s.hide(i, to, "userinfo")
 		}
 	}
 }
 
-// hookPattern matches the addresses of webhooks with a secret path.
-var hookPattern = lazyregexp.New(`^(?:hooks\.slack\.com/services|discord(?:app)?\.com/api/webhooks|mcp\.zapier\.com/api/mcp/s|hooks\.zapier\.com/hooks/catch)/([\w./-]+)`)
+// userPattern matches the user and password of a URL. In a URL of the web, some characters end them
+// that other schemes allow in passwords.
+var (
+	userPattern    = lazyregexp.New("^[^ \t\r\n\"'<>`]+@")
+	webUserPattern = lazyregexp.New("^[^ \t\r\n\"'<>`/?#\\\\]+@")
+)
+
+// separatorPattern matches what is between a name and its value, such as ": ", `": ` and `'] = `. JSON
+// in JSON has backslashes.
+var separatorPattern = lazyregexp.New("^(\\\\{0,4}[\"'`]\\]?)?[ \t]{0,8}[:=]")
 
 // separator returns the index of the byte between a name and its value, or -1, and whether the name
 // is quoted.
 func separator(text []byte, start, end int) (i int, quoted bool) {
-	i = end
-	for i < len(text) && i < end+4 && text[i] == '\\' { // JSON in JSON
-		i++
+	rest := text[end:min(len(text), end+16)]
+	if m := separatorPattern().FindSubmatchIndex(rest); m != nil {
+		return end + m[1] - 1, m[2] >= 0
 	}
-	if i < len(text) && (text[i] == '"' || text[i] == '\'' || text[i] == '`') {
-		quoted = true
-		if i++; i < len(text) && text[i] == ']' { // environ['NAME'] = …
-			i++
-		}
-	} else {
-		i = end
-	}
-	if !quoted && i < len(text) && text[i] == '>' && start > 0 && text[start-1] == '<' {
-		return i, false
-	}
-	for i < len(text) && i < end+8 && (text[i] == ' ' || text[i] == '\t') {
-		i++
-	}
+	value := bytes.TrimLeft(rest, " \t")
 	switch {
-	case i == len(text):
-		return -1, false
-	case text[i] == ':' || text[i] == '=':
-		return i, quoted
-	case i > end && !quoted && text[start] == '-' && end-start > 3 && text[start+1] == '-' && text[i] != '-':
-		return i - 1, false // --token abc
+	case len(value) == 0:
+	case value[0] == '>' && len(value) == len(rest) && start > 0 && text[start-1] == '<':
+		return end, false
+	case value[0] != '-' && len(value) < len(rest) && end-start > 3 && string(text[start:start+2]) == "--":
+		return end + len(rest) - len(value) - 1, false // --token abc
 	}
 	return -1, false
 }
