@@ -14,12 +14,12 @@ import (
 	"mcpwire/internal/text/lazyregexp"
 )
 
-// Some notations mark a value by more than a name and a separator: attributes of a tag, columns of
-// a table, parts of a form, lines of netrc, commands, SQL. Others encode the characters that mark
-// it.
+// Some notations have a name and its value in two places: attributes of a tag, columns of a table,
+// parts of a form. Others encode the characters between a name and its value.
 
-// nameAttributes are the attributes that name a value, which attributePattern matches. tagPattern matches the rest of a tag whose
-// text may be the value, and valuePattern an attribute with the value.
+// nameAttributes are the attributes that name a value, and attributePattern matches the name.
+// tagPattern matches the rest of a tag whose text may be the value, and valuePattern an attribute
+// with the value.
 var (
 	nameAttributes   = []string{"key", "name", "id", "property", "field", "variable"}
 	attributePattern = lazyregexp.New(`^\s*(?:"([^"]*)|'([^']*)|([^\s"'/>;]+))`)
