@@ -51,6 +51,7 @@ func TestRedactNotations(t *testing.T) {
 		{"SQL", `CREATE USER 'a'@'%' IDENTIFIED BY 'hunter2';`, `CREATE USER 'a'@'%' IDENTIFIED BY '<password:8>';`},
 		{"SQL with a plugin", `identified with x by "hunter2"`, `identified with x by "<password:8>"`},
 		{"SQL without quotes", `IDENTIFIED BY hunter2;`, `IDENTIFIED BY <password:8>;`},
+		{"webhook without a scheme", "post it to hooks.slack.com/services/T0/B0/xyz or to hooks.slack.com/help", "post it to hooks.slack.com/services/<hook:16> or to hooks.slack.com/help"},
 		{"SQL with a hash", `IDENTIFIED BY PASSWORD '*A4B6157319038724E3560894F7F932C8886EBFCF'`, `IDENTIFIED BY PASSWORD '<password:64>'`},
 		{"SQL, role", `ALTER ROLE a WITH PASSWORD 'hunter2'`, `ALTER ROLE a WITH PASSWORD '<password:8>'`},
 		{"no SQL", `written by 'me'`, ""},

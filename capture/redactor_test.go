@@ -39,6 +39,7 @@ func TestRedactMessage(t *testing.T) {
 		{"by name", `{"password":"hunter2","apiKey":"k","API_KEY_2":"k2","db-password":"p","x":{"clientSecret":"s"}}`,
 			`{"password":"<password:8>","apiKey":"<key:8>","API_KEY_2":"<key:8>","db-password":"<password:8>","x":{"clientSecret":"<secret:8>"}}`},
 		{"escaped name", `{"pass\u0077ord":"hunter2"}`, `{"pass\u0077ord":"<password:8>"}`},
+		{"name with a character without width", `{"pass\u200bword":"hunter2"}`, `{"pass\u200bword":"<password:8>"}`},
 		{"numbers", `{"pin":1234,"token":1234,"otp":-1.5e3,"password":true,"secret":null}`, `{"pin":0,"token":1234,"otp":0,"password":true,"secret":null}`},
 		{"below a name", `{"credentials":{"user":"u","list":["a",{"b":"c"}]},"after":"d"}`, `{"credentials":{"user":"<credential:8>","list":["<credential:8>",{"b":"<credential:8>"}]},"after":"d"}`},
 		{"empty", `{"password":"","token":[]}`, ""},
