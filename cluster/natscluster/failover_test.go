@@ -16,7 +16,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
-	"mcpwire/cluster/natscluster/history"
+	"mcpwire/internal/test/history"
 )
 
 // A process is a core node in a separate process.

@@ -68,7 +68,7 @@ var groups = []group{
 	// see TestExamples.
 	{"examples", []string{"examples/", "mcpotel/example"}, []string{"base", "jsonrpc, mcp", "auth", "stdio, streamable", "server, client", "mcptest, mcpotel", "skills", "bridge"}},
 	// Tests of everything, and the programs that the official conformance suite visits.
-	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "skills"}},
+	{"test", []string{"internal/test/"}, []string{"base", "jsonrpc, mcp", "schema", "auth", "era", "stdio, streamable", "server, client", "cluster", "skills"}},
 }
 
 // undrawn are the groups that the picture omits.

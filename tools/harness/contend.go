@@ -19,8 +19,8 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
-	"mcpwire/cluster/natscluster/history"
 	"mcpwire/internal/base/coordination"
+	"mcpwire/internal/test/history"
 )
 
 // contenders are nodes in this process, each a client of the engine of one core node. They write
