@@ -26,9 +26,7 @@ type queue struct {
 	drainDone chan struct{}
 	// dropped counts the writes dropped since the last notice.
 	dropped int
-	// allDropped counts all dropped writes.
-	allDropped int
-	closed     bool
+	closed  bool
 	// failed is set if the sink returned an error.
 	failed bool
 }
@@ -66,7 +64,6 @@ func (q *queue) Write(p []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed || q.failed {
-		q.allDropped++
 		return len(p), nil
 	}
 	rest := p
@@ -74,7 +71,6 @@ func (q *queue) Write(p []byte) (int, error) {
 		n, err := q.out.tryWrite(p)
 		if err != nil {
 			q.failed = true
-			q.allDropped++
 			return len(p), nil
 		}
 		if n == len(p) {
@@ -85,7 +81,6 @@ func (q *queue) Write(p []byte) (int, error) {
 	// The rest of a line is queued whatever its size if its beginning was written.
 	if len(q.pending)+len(rest) > q.maxPending && len(rest) == len(p) {
 		q.dropped++
-		q.allDropped++
 		return len(p), nil
 	}
 	q.pending = append(q.pending, rest...)
