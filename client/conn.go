@@ -136,8 +136,8 @@ func (cn *connection) setNegotiated(neg *negotiated) {
 
 // sendInitialized sends a legacy server the initialized notification.
 func (cn *connection) sendInitialized(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, cn.c.opts.Timeouts.Handshake) // the server may not read
-	defer cancel()
+	ctx, stop := cn.withDeadline(ctx, cn.c.opts.Timeouts.Handshake) // the server may not read
+	defer stop()
 	if cn.c.chain == nil {
 		return cn.rpc.Notify(ctx, mcp.NotificationInitialized, nil)
 	}
@@ -184,26 +184,20 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 	if err := p.Send(ctx, params); err != nil {
 		return nil, err
 	}
-	left, grace := timeout.after, cn.handlerGrace()
-	for {
-		var err error
-		select {
-		case <-p.Done():
-			return p.Result()
-		case <-ctx.Done():
-			err = fmt.Errorf("call %s: %w", method, context.Cause(ctx))
-		case <-time.After(left):
-			if left = grace.extension(); left > 0 {
-				continue
-			}
-			err = &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
+	waiting, stop := cn.withDeadline(ctx, timeout.after)
+	defer stop()
+	select {
+	case <-p.Done():
+	case <-waiting.Done():
+		if !p.Abandon() {
+			<-p.Done() // the response came first
+		} else if ctx.Err() != nil {
+			return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))
+		} else {
+			return nil, &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
 		}
-		if p.Abandon() {
-			return nil, err
-		}
-		<-p.Done() // the response came first
-		return p.Result()
 	}
+	return p.Result()
 }
 
 // A cancellation is MCP's cancellation with an exception for modern servers. They send no requests
@@ -282,6 +276,26 @@ func (g *handlerGrace) extension() time.Duration {
 		d = max(d, minHandlerGrace)
 	}
 	return d
+}
+
+// withDeadline returns a context that ends after d, in which handlers and users who log in do not
+// count. stop must be called.
+func (cn *connection) withDeadline(ctx context.Context, d time.Duration) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	grace := cn.handlerGrace()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for left := d; left > 0; left = grace.extension() {
+			if !wait.Sleep(ctx, left) {
+				return
+			}
+		}
+		cancel(context.DeadlineExceeded)
+	})
+	return ctx, func() {
+		cancel(nil)
+		wg.Wait()
+	}
 }
 
 // A connector makes the connections of a Client and replaces them when they are lost. It holds the

@@ -249,9 +249,11 @@ func (n *negotiation) initialize(ctx context.Context, params []byte) (result []b
 	}
 	first, second := n.conn, (*connection)(nil)
 	wg.Go(func() { call(first) })
-	var late <-chan time.Time
+	var late <-chan struct{}
 	if n.probeUnanswered && n.probedConn == first {
-		late = time.After(min(n.c.opts.Timeouts.Probe, maxSecondWait))
+		waiting, stop := first.withDeadline(ctx, min(n.c.opts.Timeouts.Probe, maxSecondWait))
+		defer stop()
+		late = waiting.Done()
 	}
 	var a answer
 	select {

@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/base/userwait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 )
 
 var (
@@ -554,12 +555,14 @@ func TestLoginTime(t *testing.T) {
 		revisions []mcp.Revision
 		method    string
 		silent    bool // the server does not respond after the login
+		noProbe   bool // the server does not respond to the probe
 		want      mcp.Revision
 		takes     time.Duration
 	}{
 		{name: "probe", method: "server/discover", want: mcp.Revision20260728, takes: login},
 		{name: "probe of a modern client", revisions: onlyModern, method: "server/discover", want: mcp.Revision20260728, takes: login},
 		{name: "handshake", revisions: onlyLegacy, method: "initialize", want: mcp.Revision20251125, takes: login},
+		{name: "handshake after a probe without response", method: "initialize", noProbe: true, want: mcp.Revision20251125, takes: login + 5*time.Second},
 		{name: "call", method: "slow", want: mcp.Revision20260728, takes: login},
 		{name: "silence after the login", revisions: onlyLegacy, method: "initialize", silent: true, takes: login + 30*time.Second},
 		{name: "silence in a call", method: "slow", want: mcp.Revision20260728, silent: true, takes: login + 5*time.Minute},
@@ -567,6 +570,7 @@ func TestLoginTime(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var connection context.Context
+				connects := 0
 				server := scriptTransport(t, func(s *script) {
 					for {
 						m := s.next()
@@ -584,7 +588,9 @@ func TestLoginTime(t *testing.T) {
 						}
 						switch m.Method {
 						case "server/discover":
-							s.answer(m, discovered(modernDate))
+							if !tt.noProbe {
+								s.answer(m, discovered(modernDate))
+							}
 						case "initialize":
 							s.answer(m, initialized(legacyDate))
 						case "slow":
@@ -597,6 +603,7 @@ func TestLoginTime(t *testing.T) {
 				began := time.Now()
 				c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
 					connection = ctx
+					connects++
 					return server.Connect(ctx)
 				}), &Options{Revisions: tt.revisions, Reconnect: ReconnectPolicy{Disabled: true}})
 				if err == nil {
@@ -606,6 +613,9 @@ func TestLoginTime(t *testing.T) {
 					}
 					err = c.Call(t.Context(), "slow", nil, nil)
 				}
+				if connects != 1 {
+					t.Errorf("%d connections, want 1", connects)
+				}
 				_, timedOut := errors.AsType[*TimeoutError](err)
 				if took := time.Since(began).Truncate(time.Second); took != tt.takes || timedOut != tt.silent || err != nil && !tt.silent {
 					t.Errorf("got %v after %v, want %v", err, took, tt.takes)
@@ -613,4 +623,40 @@ func TestLoginTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLoginBeforeInitialized shows that the handshake's timeout, which middleware sees, does not run
+// while a user logs in.
+func TestLoginBeforeInitialized(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var connection context.Context
+		server := scriptTransport(t, func(s *script) { s.handshake(legacyDate); s.expectEnd() })
+		c, err := Dial(t.Context(), TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+			connection = ctx
+			return server.Connect(ctx)
+		}), &Options{Revisions: onlyLegacy, Middleware: []middleware.Func{func(next middleware.Handler) middleware.Handler {
+			return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+				if m.Method != mcp.NotificationInitialized {
+					return next(ctx, m)
+				}
+				end := userwait.Begin(connection)
+				elapse(10 * time.Minute)
+				end()
+				if ctx.Err() != nil {
+					t.Errorf("after the login: %v", context.Cause(ctx))
+				}
+				result, err := next(ctx, m)
+				began := time.Now()
+				<-ctx.Done()
+				if took := time.Since(began); took != 30*time.Second || context.Cause(ctx) != context.DeadlineExceeded {
+					t.Errorf("after the login, the context ended with %v after %v, want a timeout after 30s", context.Cause(ctx), took)
+				}
+				return result, err
+			}
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	})
 }
