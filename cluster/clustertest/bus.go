@@ -176,10 +176,13 @@ func testRequest(s *suite) {
 	wantNone("a node that has stopped")
 }
 
+// handlersAtOnce is how many requests of a handler may run at once, see [cluster.Bus].
+const handlersAtOnce = 256
+
 // testOverload checks that a request to an overloaded node fails at once.
 func testOverload(s *suite) {
 	node, topic := rand.Text(), s.key()
-	started, hold := make(chan struct{}, maxHandling+1), make(chan struct{})
+	started, hold := make(chan struct{}, handlersAtOnce+1), make(chan struct{})
 	stop, err := s.b.Bus().Handle(s.ctx, node, topic, func(context.Context, []byte) []byte {
 		started <- struct{}{}
 		<-hold
@@ -198,14 +201,14 @@ func testOverload(s *suite) {
 		}
 		return ""
 	})
-	for range maxHandling - 1 {
+	for range handlersAtOnce - 1 {
 		wg.Go(func() {
 			if _, err := s.a.Bus().Request(s.ctx, node, topic, nil); err != nil {
 				s.Error(err)
 			}
 		})
 	}
-	for range maxHandling {
+	for range handlersAtOnce {
 		<-started
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, cluster.CallTimeout)
