@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,8 +97,13 @@ func TestModules(t *testing.T) {
 // not work for them, and all modules of the repository require each other in one version.
 func TestGoMods(t *testing.T) {
 	top := readGoMod(t, root).Module.Path
+	var work struct{ Use []struct{ DiskPath string } }
+	if err := json.Unmarshal([]byte(goTool(t, root, "work", "edit", "-json", "go.work")), &work); err != nil || len(work.Use) < 2 {
+		t.Fatalf("go.work uses %v: %v", work.Use, err)
+	}
 	version := ""
-	for _, dir := range []string{".", "cluster/natscluster", "cmd", "cmd/mcpwire-node", "mcpotel", "tools"} {
+	for _, use := range work.Use {
+		dir := path.Clean(use.DiskPath)
 		m := readGoMod(t, filepath.Join(root, dir))
 		if want := strings.TrimSuffix(top+"/"+dir, "/."); m.Module.Path != want {
 			t.Errorf("%s: the module is %s, want %s", dir, m.Module.Path, want)
