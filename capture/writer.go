@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/base/hooks"
+	"mcpwire/internal/base/wait"
 )
 
 // Defaults of a Writer.
@@ -224,19 +225,12 @@ func (w *Writer) record(e *Event, free func()) (n uint64) {
 	}
 	w.mu.Unlock()
 	if idle {
-		wakeUp(w.wake)
+		wait.Signal(w.wake)
 	}
 	if full {
-		wakeUp(w.urgent)
+		wait.Signal(w.urgent)
 	}
 	return n
-}
-
-func wakeUp(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
-	}
 }
 
 // truncate returns the event with its payload cut to MaxPayload.
@@ -349,8 +343,8 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	wakeUp(w.wake)
-	wakeUp(w.urgent)
+	wait.Signal(w.wake)
+	wait.Signal(w.urgent)
 	select {
 	case <-w.done:
 		return w.firstErr()

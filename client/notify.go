@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"mcpwire/internal/base/sparse"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/jsonrpc"
@@ -195,10 +196,7 @@ func (q *callbackQueue) enqueue(n pendingNotification) {
 }
 
 func (q *callbackQueue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	wait.Signal(q.wake)
 }
 
 // dequeueAll removes and returns all notifications.

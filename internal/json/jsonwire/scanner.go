@@ -255,10 +255,6 @@ func (s *Scanner) TryLiteral(quoted string) bool {
 	return true
 }
 
-// SkipBytes consumes n bytes without looking at them. They must be a valid value that nests no
-// deeper than the Scanner allows, which a caller knows if it has compared them with one.
-func (s *Scanner) SkipBytes(n int) { s.pos = min(s.pos+n, len(s.data)) }
-
 // space returns the index of the first byte from i on that is not white space, or len(b).
 func space(b []byte, i int) int {
 	if i < len(b) && b[i] <= ' ' {
