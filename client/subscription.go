@@ -664,37 +664,19 @@ type Event struct {
 }
 
 // EventKind is the kind of an [Event].
-type EventKind uint8
+type EventKind string
 
 // The kinds of event.
 const (
 	// Resubscribed means that the subscription was renewed after a reconnect and that notifications
 	// in between were lost. Events with Missed set follow for everything in the filter.
-	Resubscribed EventKind = iota + 1
-	ToolsListChanged
-	PromptsListChanged
-	ResourcesListChanged
-	ResourceUpdated
-	TaskUpdated
+	Resubscribed         EventKind = "resubscribed"
+	ToolsListChanged     EventKind = "tools list changed"
+	PromptsListChanged   EventKind = "prompts list changed"
+	ResourcesListChanged EventKind = "resources list changed"
+	ResourceUpdated      EventKind = "resource updated"
+	TaskUpdated          EventKind = "task updated"
 )
-
-func (k EventKind) String() string {
-	switch k {
-	case Resubscribed:
-		return "resubscribed"
-	case ToolsListChanged:
-		return "tools list changed"
-	case PromptsListChanged:
-		return "prompts list changed"
-	case ResourcesListChanged:
-		return "resources list changed"
-	case ResourceUpdated:
-		return "resource updated"
-	case TaskUpdated:
-		return "task updated"
-	}
-	return fmt.Sprintf("EventKind(%d)", uint8(k))
-}
 
 // Limits of the unread events. The capacity also has room for one of each distinct change.
 const (
@@ -766,10 +748,7 @@ func (q *eventQueue) putLocked(e Event) {
 }
 
 func (q *eventQueue) signal() {
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
+	wait.Signal(q.ready)
 }
 
 // close ends the queue. discard drops the queued events.

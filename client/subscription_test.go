@@ -597,20 +597,6 @@ func TestEventsContext(t *testing.T) {
 	})
 }
 
-func TestEventKindString(t *testing.T) {
-	for _, tt := range []struct {
-		kind EventKind
-		want string
-	}{
-		{Resubscribed, "resubscribed"}, {ToolsListChanged, "tools list changed"}, {PromptsListChanged, "prompts list changed"},
-		{ResourcesListChanged, "resources list changed"}, {ResourceUpdated, "resource updated"}, {TaskUpdated, "task updated"}, {0, "EventKind(0)"},
-	} {
-		if got := tt.kind.String(); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
-		}
-	}
-}
-
 // TestStream shows that the id of a request without an end is known before any message for it
 // arrives, that it has no timeout, and that it ends in the ways of the specification.
 //

@@ -163,26 +163,15 @@ func (r *registry[T]) catalog() *catalog[T] {
 }
 
 // A Kind is a kind of item that a server offers.
-type Kind uint8
+type Kind string
 
 // The kinds.
 const (
-	KindTool Kind = iota
-	KindResource
-	KindResourceTemplate
-	KindPrompt
-	numKinds
+	KindTool             Kind = "tool"
+	KindResource         Kind = "resource"
+	KindResourceTemplate Kind = "resource template"
+	KindPrompt           Kind = "prompt"
 )
-
-var kindNames = [numKinds]string{"tool", "resource", "resource template", "prompt"}
-
-// String returns the kind's name for messages.
-func (k Kind) String() string {
-	if k >= numKinds {
-		return "unknown"
-	}
-	return kindNames[k]
-}
 
 // A listChange is a set of changed lists. Resources and resource templates share one bit.
 type listChange uint8
@@ -367,7 +356,7 @@ func (lr *listRequest) openCursor(cursor string) (p position, ok bool) {
 }
 
 // cursorBinding returns what a cursor is bound to: the kind of the list and the server's name.
-func (lr *listRequest) cursorBinding() []byte { return append([]byte{byte(lr.kind)}, lr.srv.name...) }
+func (lr *listRequest) cursorBinding() []byte { return []byte(string(lr.kind) + " " + lr.srv.name) }
 
 func itemsAfter[T item](l *listRequest, items []T, p position) []T {
 	if p.server != l.srv.instance {

@@ -150,7 +150,7 @@ func (rs *resourceSet) itemAt(uri string) (kind Kind, key string, ok bool) {
 	if t, _ := rs.templateOf(uri); t != nil {
 		return KindResourceTemplate, t.key, true
 	}
-	return 0, "", false
+	return "", "", false
 }
 
 // has reports whether a caller with the view can read the resource.

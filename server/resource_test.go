@@ -147,7 +147,7 @@ func viewed(t *testing.T) (*server.Server, func(scopes ...string) *client) {
 	srv := server.MustNew("test", "1", &server.Options{View: func(ctx context.Context, _ string) *server.View {
 		return server.NewView(func(kind server.Kind, name string) bool {
 			for _, s := range scopesOf(ctx) {
-				if s == kind.String()+" "+name {
+				if s == string(kind)+" "+name {
 					return true
 				}
 			}
