@@ -3,17 +3,10 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"strings"
 	"time"
-)
 
-const (
-	// MaxValue limits the bytes of a record, of an entry of a log, and of a message.
-	MaxValue = 512 << 10
-	// CallTimeout limits each call of a backend, in addition to the caller's context.
-	CallTimeout = 2 * time.Second
+	"mcpwire/internal/base/coordination"
 )
 
 var (
@@ -27,8 +20,8 @@ var (
 	// ErrGone means that a log no longer has the entries after a sequence number, or that a watch
 	// has missed changes.
 	ErrGone = errors.New("entries are gone")
-	// ErrTooLarge means that a value has more than MaxValue bytes.
-	ErrTooLarge = errors.New("value too large")
+	// ErrTooLarge means that a value has more than 512 KiB.
+	ErrTooLarge = coordination.ErrTooLarge
 	// ErrNoNode means that no node with that id handles the topic now.
 	ErrNoNode = errors.New("no such node")
 )
@@ -42,8 +35,11 @@ var (
 // an error at once if that machine does not store. A backend whose bus drops messages can have a
 // method Lost() uint64, which returns their number.
 //
-// The names of buckets and logs must pass [CheckName]; keys, topics and the ids of nodes must pass
-// [CheckKey].
+// The names of buckets and logs have up to 64 lower-case letters, digits and hyphens. Keys, topics
+// and the ids of nodes have 1 to 200 ASCII letters, digits, hyphens and underscores, in parts that
+// dots separate. A backend rejects others, and values of more than 512 KiB with [ErrTooLarge].
+//
+// A [Node] waits two seconds for each call.
 type Backend interface {
 	// Records opens a bucket of records. It creates the bucket if it does not exist, and changes
 	// its TTL and MaxBytes if they differ.
@@ -179,40 +175,4 @@ type Bus interface {
 	// stop is called. At most 256 run at once; further requests fail with ErrUnavailable. stop
 	// cancels the contexts and waits. Requests of other nodes reach it a moment after it returns.
 	Handle(ctx context.Context, node, topic string, handle func(ctx context.Context, data []byte) []byte) (stop func(), err error)
-}
-
-// maxKey limits the bytes of a key.
-const maxKey = 200
-
-const keyBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-
-// CheckKey returns an error unless each text is a key, a topic or the id of a node: 1 to 200
-// ASCII letters, digits, hyphens and underscores, in parts that dots separate. It is for backends.
-func CheckKey(keys ...string) error {
-	for _, k := range keys {
-		bad := len(k) > maxKey
-		for part := range strings.SplitSeq(k, ".") {
-			bad = bad || part == "" || strings.Trim(part, keyBytes) != ""
-		}
-		if bad {
-			return fmt.Errorf("cluster: invalid key %.80q", k)
-		}
-	}
-	return nil
-}
-
-// CheckName returns an error if name is not that of a bucket or a log. It is for backends.
-func CheckName(name string) error {
-	if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fmt.Errorf("cluster: invalid name %.80q: use up to 64 lower-case letters, digits and hyphens", name)
-	}
-	return nil
-}
-
-// CheckValue returns an error that wraps [ErrTooLarge] if data is too large. It is for backends.
-func CheckValue(data []byte) error {
-	if len(data) > MaxValue {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(data), MaxValue)
-	}
-	return nil
 }

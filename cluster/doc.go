@@ -38,7 +38,7 @@
 //
 // # Errors
 //
-// A call of the backend fails after [CallTimeout] with an error that wraps [ErrUnavailable]; a
+// A call of the backend fails after two seconds with an error that wraps [ErrUnavailable]; a
 // write may have been carried out then. [ErrConflict], [ErrNotFound], [ErrGone], [ErrTooLarge] and
 // [ErrNoNode] say what a caller can react to.
 package cluster

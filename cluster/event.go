@@ -9,12 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/internal/base/coordination"
 	"mcpwire/streamable"
 )
 
 const (
 	// eventPart is the size of the entries into which a large event is divided.
-	eventPart = MaxValue - 16
+	eventPart = coordination.MaxValue - 16
 	// maxEvent limits the bytes of an event.
 	maxEvent = 8 << 20
 	// maxReadEntries limits the entries that one read of a log asks for.
@@ -185,7 +186,7 @@ func joinEvents(stream string, entries iter.Seq2[Entry, error]) iter.Seq2[stream
 			if err == nil {
 				part, err = payload(e.Data)
 			}
-			if err == nil && (len(part) == 0 || len(data)+len(part) > maxEvent+MaxValue) {
+			if err == nil && (len(part) == 0 || len(data)+len(part) > maxEvent+coordination.MaxValue) {
 				err = errors.New("cluster: invalid event")
 			}
 			if err != nil {

@@ -43,11 +43,13 @@ type NodeOptions struct {
 	Logger *slog.Logger
 }
 
+// A link gives the programs of this repository what nodes coordinate with.
+type link = coordination.Link
+
 // A Node is a process, or a part of one, in a cluster. It sends a beat to the other nodes every
 // second. [Node.Leave] or [Node.Close] must be called.
 type Node struct {
-	// Link gives the programs of this repository what nodes coordinate with.
-	coordination.Link
+	link
 	backend Backend
 	opts    NodeOptions
 	id      string
@@ -82,7 +84,7 @@ var ErrClosed = errors.New("cluster: the node is closed")
 // It copies o, which may be nil.
 func Join(ctx context.Context, b Backend, o *NodeOptions) (*Node, error) {
 	n := &Node{backend: b, id: strings.ToLower(rand.Text()[:10]), leases: make(map[*lease]struct{})}
-	n.Link = coordination.NewLink(coordinator{n})
+	n.link = coordination.NewLink(coordinator{n})
 	if o != nil {
 		n.opts = *o
 	}
@@ -249,12 +251,12 @@ func digest(texts ...string) string {
 // key returns the key of this tenant for the given texts.
 func (n *Node) key(texts ...string) string { return n.tenant + "." + digest(texts...) }
 
-// bound limits a call of the backend to [CallTimeout].
+// bound limits a call of the backend to two seconds.
 func bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, CallTimeout, errCallTimeout)
+	return context.WithTimeoutCause(ctx, coordination.CallTimeout, errCallTimeout)
 }
 
-var errCallTimeout = fmt.Errorf("%w: no response within %v", ErrUnavailable, CallTimeout)
+var errCallTimeout = fmt.Errorf("%w: no response within %v", ErrUnavailable, coordination.CallTimeout)
 
 // callError returns the error of a call whose context is the result of bound.
 func callError(ctx context.Context, err error) error {
@@ -380,7 +382,7 @@ func (r *records) wrap(operation string, err error) error {
 const retryDelay = 20 * time.Millisecond
 
 // update changes a record by compare-and-set. It retries until no other write interferes, within
-// [CallTimeout]. change gets the value, or nil if the record does not exist, and returns the new
+// two seconds. change gets the value, or nil if the record does not exist, and returns the new
 // one. It may be called more than once. A write that fails, or conflicts, may have been carried
 // out: update finds out by its value.
 func (r *records) update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) (value []byte, rev uint64, err error) {
@@ -534,7 +536,7 @@ func (n *Node) unseal(purpose, key string, data []byte) ([]byte, error) {
 	case len(data) == 0 || data[0] != 1 || n.secrets == nil:
 		return nil, errors.New("cluster: a record is encrypted at one node and not at another: give all the same NodeOptions.Secrets")
 	}
-	plain, _, err := n.secrets.Open(string(data[1:]), 2*MaxValue, purpose, []byte(key))
+	plain, _, err := n.secrets.Open(string(data[1:]), 2*coordination.MaxValue, purpose, []byte(key))
 	if err != nil {
 		return nil, errors.New("cluster: a record was encrypted with another secret: give all nodes the same NodeOptions.Secrets")
 	}

@@ -334,7 +334,7 @@ func TestStats(t *testing.T) {
 		shared := clustertest.NewMemory()
 		f := newFaulty(shared)
 		n := join(t, f, &cluster.NodeOptions{OnAppend: func(d time.Duration, err error) {
-			if d < 0 || d > cluster.CallTimeout {
+			if d < 0 || d > coordination.CallTimeout {
 				t.Errorf("an append took %v", d)
 			}
 			appended = append(appended, err)
@@ -436,7 +436,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("a handler's error: %v", err)
 		}
 		began := time.Now()
-		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "greet", []byte("wait")); err == nil || time.Since(began) != cluster.CallTimeout {
+		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "greet", []byte("wait")); err == nil || time.Since(began) != coordination.CallTimeout {
 			t.Errorf("a blocked handler: got %v after %v", err, time.Since(began))
 		}
 		if _, err := coordination.Of(a).Request(t.Context(), b.ID(), "other", nil); !errors.Is(err, cluster.ErrNoNode) {
@@ -521,7 +521,7 @@ func TestReplayCacheAbandoned(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		// recorded is when the write of the use is carried out. Negative means never. The use
-		// fails after cluster.CallTimeout.
+		// fails after coordination.CallTimeout.
 		recorded time.Duration
 		// outage is how long the backend does not respond after the use has failed.
 		outage time.Duration
@@ -551,7 +551,7 @@ func TestReplayCacheAbandoned(t *testing.T) {
 				if first, err := caches[0].Once(t.Context(), "", "key", time.Minute); first || !errors.Is(err, cluster.ErrUnavailable) {
 					t.Fatalf("the backend does not respond: got %v, %v", first, err)
 				}
-				if d := time.Since(began).Round(10 * time.Millisecond); d != cluster.CallTimeout {
+				if d := time.Since(began).Round(10 * time.Millisecond); d != coordination.CallTimeout {
 					t.Errorf("the use failed after %v", d)
 				}
 				f.setDown(tt.outage > 0)
@@ -577,7 +577,7 @@ func TestReplayCacheAbandonedOften(t *testing.T) {
 		a, b := caches[0], caches[1]
 		for range 3 {
 			advance(100 * time.Millisecond) // the key of the use before is free then
-			f.silent.Store(&silence{"once-test", cluster.CallTimeout + 50*time.Millisecond})
+			f.silent.Store(&silence{"once-test", coordination.CallTimeout + 50*time.Millisecond})
 			if first, err := a.Once(t.Context(), "", "key", time.Minute); first || !errors.Is(err, cluster.ErrUnavailable) {
 				t.Fatalf("the backend does not respond: got %v, %v", first, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/coordination"
 	"mcpwire/streamable"
 )
 
@@ -33,7 +34,7 @@ const (
 type sessionViews struct{ live, kept *sessionView }
 
 // sessionViews returns the views of this node. The first call starts them, and waits until they are
-// complete, for CallTimeout at most.
+// complete, for two seconds at most.
 func (n *Node) sessionViews(ctx context.Context, live, kept *records, maxAge time.Duration) (*sessionViews, error) {
 	n.mu.Lock()
 	v := n.sessions
@@ -332,7 +333,7 @@ func (v *sessionView) receive(_ context.Context, data []byte) ([]byte, error) {
 	if err := decode(data, &a); err != nil {
 		return nil, err
 	}
-	if err := CheckKey(a.Key); err != nil {
+	if err := coordination.CheckKey(a.Key); err != nil {
 		return nil, err
 	}
 	return nil, v.put(a.Key, a.Value, a.Rev)

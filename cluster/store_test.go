@@ -652,7 +652,7 @@ func TestTaskUncertainWrite(t *testing.T) {
 // TestTaskNotCreated checks that a task whose creation fails does not exist, whether the write is
 // carried out in time, late or never: nothing runs it, and nothing would end it.
 func TestTaskNotCreated(t *testing.T) {
-	for _, after := range []time.Duration{0, cluster.CallTimeout + 50*time.Millisecond, time.Hour} {
+	for _, after := range []time.Duration{0, coordination.CallTimeout + 50*time.Millisecond, time.Hour} {
 		inBubble(t, func(t *testing.T) {
 			a, b, f := twoNodes(t, nil)
 			stores := taskStores(t, a, b)

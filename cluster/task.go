@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/coordination"
 	"mcpwire/server"
 )
 
@@ -22,7 +23,7 @@ const (
 	taskPoll = 2 * time.Second
 	// maxInlineTask is the size of a task above which its result is stored in parts.
 	maxInlineTask = 64 << 10
-	taskPart      = MaxValue - 16
+	taskPart      = coordination.MaxValue - 16
 	maxTask       = 16 << 20
 	// maxOwnerTasks limits the tasks of an owner. server.TaskOptions.MaxTasks should be less.
 	maxOwnerTasks = 10_000

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // A message is a text that one of the nodes got.
@@ -98,7 +99,7 @@ func (s *suite) warmUpRequests(node, topic string) {
 	s.Helper()
 	for _, b := range []cluster.Backend{s.a, s.b} {
 		s.eventually(func() string {
-			ctx, cancel := context.WithTimeout(s.ctx, cluster.CallTimeout)
+			ctx, cancel := context.WithTimeout(s.ctx, coordination.CallTimeout)
 			defer cancel()
 			if _, err := b.Bus().Request(ctx, node, topic, nil); err != nil {
 				return fmt.Sprintf("a request of a node that handles it: %v", err)
@@ -111,7 +112,7 @@ func (s *suite) warmUpRequests(node, topic string) {
 func testRequest(s *suite) {
 	node, topic := rand.Text(), s.key()
 	request := func(b cluster.Backend, text string) (string, error) {
-		ctx, cancel := context.WithTimeout(s.ctx, cluster.CallTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, coordination.CallTimeout)
 		defer cancel()
 		reply, err := b.Bus().Request(ctx, node, topic, []byte(text))
 		return string(reply), err
@@ -122,7 +123,7 @@ func testRequest(s *suite) {
 			began := time.Now()
 			_, err := request(b, "x")
 			s.wantError(what, err, cluster.ErrNoNode)
-			if d := time.Since(began); d > cluster.CallTimeout/2 {
+			if d := time.Since(began); d > coordination.CallTimeout/2 {
 				s.Errorf("%s: the error took %v", what, d)
 			}
 		}
@@ -142,7 +143,7 @@ func testRequest(s *suite) {
 	}
 	defer stop()
 	s.warmUpRequests(node, topic)
-	large := strings.Repeat("0123456789abcdef", cluster.MaxValue/16-1)
+	large := strings.Repeat("0123456789abcdef", coordination.MaxValue/16-1)
 	for _, text := range []string{"1", "", large} {
 		for _, b := range []cluster.Backend{s.a, s.b} {
 			if got, err := request(b, text); err != nil || got != "reply to "+text {
@@ -211,7 +212,7 @@ func testOverload(s *suite) {
 	for range handlersAtOnce {
 		<-started
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, cluster.CallTimeout)
+	ctx, cancel := context.WithTimeout(s.ctx, coordination.CallTimeout)
 	defer cancel()
 	_, err = s.a.Bus().Request(ctx, node, topic, nil)
 	s.wantError("a request of a busy node", err, cluster.ErrUnavailable)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // log opens the log that most tests use at both nodes. Its limit is 8 entries with one key.
@@ -105,7 +106,7 @@ func testLog(s *suite) {
 		s.Errorf("entry %d is followed by %d", seqs[3], again[0])
 	}
 	s.wantEntries(b, key, 0, "5")
-	large := strings.Repeat("0123456789abcdef", cluster.MaxValue/16)
+	large := strings.Repeat("0123456789abcdef", coordination.MaxValue/16)
 	s.append(a, key, large)
 	s.wantEntries(b, key, 0, "5", large)
 	_, err = a.Append(s.ctx, key, "", []byte(large+"x"))

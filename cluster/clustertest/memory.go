@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/base/wait"
 )
 
@@ -50,7 +51,7 @@ type memory struct {
 
 // Records implements [cluster.Backend].
 func (m *memory) Records(_ context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
-	if err := cluster.CheckName(name); err != nil {
+	if err := coordination.CheckName(name); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
@@ -68,7 +69,7 @@ func (m *memory) Records(_ context.Context, name string, o cluster.RecordsOption
 
 // Log implements [cluster.Backend].
 func (m *memory) Log(_ context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
-	if err := cluster.CheckName(name); err != nil {
+	if err := coordination.CheckName(name); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
@@ -136,7 +137,7 @@ func (r *memoryRecords) removeLocked(e *list.Element) {
 
 // Get implements [cluster.Records].
 func (r *memoryRecords) Get(ctx context.Context, key string) (cluster.Record, error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key)); err != nil {
 		return cluster.Record{}, err
 	}
 	r.mu.Lock()
@@ -163,7 +164,7 @@ func (r *memoryRecords) Absent(ctx context.Context, key string) error {
 
 // Put implements [cluster.Records].
 func (r *memoryRecords) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key), cluster.CheckValue(value)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key), coordination.CheckValue(value)); err != nil {
 		return 0, err
 	}
 	r.mu.Lock()
@@ -202,7 +203,7 @@ func (r *memoryRecords) revLocked(e *list.Element) uint64 {
 
 // Delete implements [cluster.Records].
 func (r *memoryRecords) Delete(ctx context.Context, key string, rev uint64) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key)); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -243,7 +244,7 @@ func (w *memoryWatcher) add(c cluster.Change) {
 func (r *memoryRecords) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Change, error] {
 	return func(yield func(cluster.Change, error) bool) {
 		if prefix != "" {
-			if err := cluster.CheckKey(prefix); err != nil {
+			if err := coordination.CheckKey(prefix); err != nil {
 				yield(cluster.Change{}, err)
 				return
 			}
@@ -348,7 +349,7 @@ type memoryID struct {
 }
 
 func checkLogKey(k cluster.LogKey) error {
-	if err := cluster.CheckKey(k.Group, k.Name); err != nil {
+	if err := coordination.CheckKey(k.Group, k.Name); err != nil {
 		return err
 	}
 	if strings.Contains(k.Name, ".") {
@@ -359,7 +360,7 @@ func checkLogKey(k cluster.LogKey) error {
 
 // Append implements [cluster.Log].
 func (l *memoryLog) Append(ctx context.Context, key cluster.LogKey, id string, data []byte) (uint64, error) {
-	if err := cmp.Or(ctx.Err(), checkLogKey(key), cluster.CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), checkLogKey(key), coordination.CheckValue(data)); err != nil {
 		return 0, err
 	}
 	now := time.Now()
@@ -394,10 +395,7 @@ func (l *memoryLog) Append(ctx context.Context, key cluster.LogKey, id string, d
 		l.evictLocked(l.queue.Front().Value.(*memoryEntry))
 	}
 	for ready := range l.followers[key] {
-		select {
-		case ready <- struct{}{}:
-		default:
-		}
+		wait.Signal(ready)
 	}
 	return e.seq, nil
 }
@@ -498,7 +496,7 @@ func (l *memoryLog) Follow(ctx context.Context, key cluster.LogKey, after uint64
 
 // Drop implements [cluster.Log].
 func (l *memoryLog) Drop(ctx context.Context, group string) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(group)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(group)); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -531,7 +529,7 @@ type memorySubscription struct {
 
 // Publish implements [cluster.Bus].
 func (b *memoryBus) Publish(ctx context.Context, topic string, data []byte) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(topic), cluster.CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(topic), coordination.CheckValue(data)); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -550,10 +548,7 @@ func (s *memorySubscription) add(data []byte) {
 	}
 	s.pending = append(s.pending, data)
 	s.bytes += len(data)
-	select {
-	case s.ready <- struct{}{}:
-	default:
-	}
+	wait.Signal(s.ready)
 }
 
 func (s *memorySubscription) take() [][]byte {
@@ -566,7 +561,7 @@ func (s *memorySubscription) take() [][]byte {
 
 // Subscribe implements [cluster.Bus].
 func (b *memoryBus) Subscribe(ctx context.Context, topic string, deliver func([]byte)) (stop func(), err error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(topic)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(topic)); err != nil {
 		return nil, err
 	}
 	s := &memorySubscription{ready: make(chan struct{}, 1)}
@@ -622,7 +617,7 @@ type memoryHandler struct {
 
 // Request implements [cluster.Bus].
 func (b *memoryBus) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(node, topic), cluster.CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(node, topic), coordination.CheckValue(data)); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -637,7 +632,7 @@ func (b *memoryBus) Request(ctx context.Context, node, topic string, data []byte
 	}
 	select {
 	case r := <-reply:
-		return r, cluster.CheckValue(r)
+		return r, coordination.CheckValue(r)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -667,7 +662,7 @@ var errHandled = errors.New("cluster: the node handles this topic already")
 
 // Handle implements [cluster.Bus].
 func (b *memoryBus) Handle(ctx context.Context, node, topic string, handle func(context.Context, []byte) []byte) (stop func(), err error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(node, topic)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(node, topic)); err != nil {
 		return nil, err
 	}
 	h := &memoryHandler{handle: handle, running: make(chan struct{}, maxHandling)}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // records opens a bucket at both nodes.
@@ -147,7 +148,7 @@ func testAbsent(s *suite) {
 		if c.Kind == cluster.ChangeSynced {
 			break
 		}
-		if err := cluster.CheckKey(c.Key); err != nil {
+		if err := coordination.CheckKey(c.Key); err != nil {
 			s.Errorf("a watch yields what is no record: %v", err)
 		}
 	}
@@ -168,7 +169,7 @@ func testOwnership(s *suite) {
 	}
 	clear(rec.Value)
 	s.wantRecord(a, key, "value", rev)
-	large := bytes.Repeat([]byte("0123456789abcdef"), cluster.MaxValue/16)
+	large := bytes.Repeat([]byte("0123456789abcdef"), coordination.MaxValue/16)
 	if _, err := a.Put(s.ctx, s.key(), large, 0); err != nil {
 		s.Errorf("put %d bytes: %v", len(large), err)
 	}

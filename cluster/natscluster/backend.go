@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // Options configure a [Backend]. Either URL or Embed must be set.
@@ -42,7 +43,7 @@ const (
 	// pollOpen is the interval between attempts of Open.
 	pollOpen = 100 * time.Millisecond
 	// minPayload is the size of messages that a server must accept.
-	minPayload   = cluster.MaxValue + 16<<10
+	minPayload   = coordination.MaxValue + 16<<10
 	pingInterval = 2 * time.Second
 )
 
@@ -103,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if err := cluster.CheckName(o.Prefix); err != nil {
+	if err := coordination.CheckName(o.Prefix); err != nil {
 		return nil, fmt.Errorf("open NATS: Options.Prefix: %w", err)
 	}
 	switch {
@@ -159,7 +160,7 @@ func (b *Backend) open(ctx context.Context) (err error) {
 	if n := b.nc.MaxPayload(); n < minPayload {
 		return fmt.Errorf("the server %s accepts messages of %d bytes: set max_payload to %d or more", b.nc.ConnectedServerName(), n, minPayload)
 	}
-	if b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(cluster.CallTimeout)); err != nil {
+	if b.js, err = jetstream.New(b.nc, jetstream.WithDefaultTimeout(coordination.CallTimeout)); err != nil {
 		return err
 	}
 	if err := b.leaders.watch(b.nc); err != nil {
@@ -225,7 +226,7 @@ func redactURL(url string) string {
 // waitReady waits until JetStream responds.
 func (b *Backend) waitReady(ctx context.Context) error {
 	for {
-		call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+		call, cancel := context.WithTimeout(ctx, coordination.CallTimeout)
 		_, err := b.js.AccountInfo(call)
 		cancel()
 		if err == nil {
@@ -279,7 +280,7 @@ func (b *Backend) isCurrent(ctx context.Context, name string) bool {
 	if b.server.current().JetStreamIsStreamCurrent(server.DEFAULT_GLOBAL_ACCOUNT, name) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, coordination.CallTimeout)
 	defer cancel()
 	found, err := b.js.Stream(ctx, name)
 	if err != nil || found.CachedInfo().Cluster == nil {

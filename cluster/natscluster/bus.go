@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 const (
@@ -31,7 +32,7 @@ func (b bus) request(node, topic string) string { return b.b.opts.Prefix + ".n."
 
 // Publish implements [cluster.Bus].
 func (b bus) Publish(ctx context.Context, topic string, data []byte) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(topic), cluster.CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(topic), coordination.CheckValue(data)); err != nil {
 		return err
 	}
 	return mapError(ctx, b.b.nc.Publish(b.topic(topic), data))
@@ -48,7 +49,7 @@ type subscription struct {
 
 // Subscribe implements [cluster.Bus].
 func (b bus) Subscribe(ctx context.Context, topic string, deliver func([]byte)) (stop func(), err error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(topic)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(topic)); err != nil {
 		return nil, err
 	}
 	return b.subscribe(ctx, b.topic(topic), func(m *nats.Msg) { deliver(m.Data) })
@@ -125,7 +126,7 @@ func (b *Backend) Lost() uint64 {
 
 // Request implements [cluster.Bus].
 func (b bus) Request(ctx context.Context, node, topic string, data []byte) ([]byte, error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(node, topic), cluster.CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(node, topic), coordination.CheckValue(data)); err != nil {
 		return nil, err
 	}
 	m, err := b.b.nc.RequestWithContext(ctx, b.request(node, topic), data)
@@ -142,7 +143,7 @@ func (b bus) Request(ctx context.Context, node, topic string, data []byte) ([]by
 
 // Handle implements [cluster.Bus].
 func (b bus) Handle(ctx context.Context, node, topic string, handle func(context.Context, []byte) []byte) (stop func(), err error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(node, topic)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(node, topic)); err != nil {
 		return nil, err
 	}
 	handling, cancel := context.WithCancel(context.Background())

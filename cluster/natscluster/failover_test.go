@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/test/history"
 )
 
@@ -299,7 +300,7 @@ func TestAbsentAlone(t *testing.T) {
 	var answers atomic.Int32
 	for i, r := range buckets {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), cluster.CallTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), coordination.CallTimeout)
 			defer cancel()
 			if _, err := r.Get(ctx, "key"); errors.Is(err, cluster.ErrNotFound) {
 				answers.Add(1)

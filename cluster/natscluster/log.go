@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 const (
@@ -40,7 +41,7 @@ type log struct {
 
 // Log implements [cluster.Backend].
 func (b *Backend) Log(ctx context.Context, name string, o cluster.LogOptions) (cluster.Log, error) {
-	if err := cluster.CheckName(name); err != nil {
+	if err := coordination.CheckName(name); err != nil {
 		return nil, err
 	}
 	l := &log{b, name}
@@ -101,12 +102,12 @@ func checkKey(k cluster.LogKey) error {
 	if strings.Contains(k.Name, ".") {
 		return fmt.Errorf("natscluster: invalid name %q of a sequence: it has a dot", k.Name)
 	}
-	return cluster.CheckKey(k.Group, k.Name)
+	return coordination.CheckKey(k.Group, k.Name)
 }
 
 // Append implements [cluster.Log].
 func (l *log) Append(ctx context.Context, key cluster.LogKey, id string, data []byte) (uint64, error) {
-	if err := cmp.Or(ctx.Err(), checkKey(key), cluster.CheckValue(data)); err != nil {
+	if err := cmp.Or(ctx.Err(), checkKey(key), coordination.CheckValue(data)); err != nil {
 		return 0, err
 	}
 	s := l.shard(key.Group)
@@ -253,7 +254,7 @@ type follower struct {
 
 // read reads the entries behind those that the follower had.
 func (f *follower) read(ctx context.Context) ([]cluster.Entry, error) {
-	call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	call, cancel := context.WithTimeout(ctx, coordination.CallTimeout)
 	defer cancel()
 	entries, err := f.l.Read(call, f.key, f.after, followPending)
 	if err != nil && call.Err() != nil && ctx.Err() == nil {
@@ -291,7 +292,7 @@ func (f *follower) wait(ctx context.Context) (entries []cluster.Entry, read bool
 
 // Drop implements [cluster.Log].
 func (l *log) Drop(ctx context.Context, group string) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(group)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(group)); err != nil {
 		return err
 	}
 	s := l.shard(group)

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"mcpwire/cluster"
+	"mcpwire/internal/base/coordination"
 )
 
 const (
@@ -44,7 +45,7 @@ type records struct {
 
 // Records implements [cluster.Backend].
 func (b *Backend) Records(ctx context.Context, name string, o cluster.RecordsOptions) (cluster.Records, error) {
-	if err := cluster.CheckName(name); err != nil {
+	if err := coordination.CheckName(name); err != nil {
 		return nil, err
 	}
 	r := &records{b: b, stream: b.opts.Prefix + "_r_" + name, subject: b.opts.Prefix + ".r." + name + "."}
@@ -73,7 +74,7 @@ func (m *storedMsg) isDeleted() bool { return bytes.Contains(m.Header, []byte(de
 
 // Get implements [cluster.Records].
 func (r *records) Get(ctx context.Context, key string) (cluster.Record, error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key)); err != nil {
 		return cluster.Record{}, err
 	}
 	m, err := r.find(ctx, key)
@@ -90,7 +91,7 @@ func (r *records) Get(ctx context.Context, key string) (cluster.Record, error) {
 // for up to ten seconds, but stores nothing. So a write decides that is conditional on the key. It
 // goes to a subject that all keys share, of which the stream keeps one message.
 func (r *records) Absent(ctx context.Context, key string) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key)); err != nil {
 		return err
 	}
 	_, err := r.create(ctx, &nats.Msg{Subject: r.subject + absentKey}, key)
@@ -99,7 +100,7 @@ func (r *records) Absent(ctx context.Context, key string) error {
 
 // Put implements [cluster.Records].
 func (r *records) Put(ctx context.Context, key string, value []byte, rev uint64) (uint64, error) {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key), cluster.CheckValue(value)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key), coordination.CheckValue(value)); err != nil {
 		return 0, err
 	}
 	m := nats.NewMsg(r.subject + key)
@@ -165,7 +166,7 @@ func (r *records) publish(ctx context.Context, m *nats.Msg, key string, last uin
 
 // Delete implements [cluster.Records].
 func (r *records) Delete(ctx context.Context, key string, rev uint64) error {
-	if err := cmp.Or(ctx.Err(), cluster.CheckKey(key)); err != nil {
+	if err := cmp.Or(ctx.Err(), coordination.CheckKey(key)); err != nil {
 		return err
 	}
 	if rev == 0 {
@@ -191,7 +192,7 @@ func (r *records) Watch(ctx context.Context, prefix string) iter.Seq2[cluster.Ch
 func (r *records) watch(ctx context.Context, prefix string, yield func(cluster.Change, error) bool) error {
 	filter := r.subject + ">"
 	if prefix != "" {
-		if err := cluster.CheckKey(prefix); err != nil {
+		if err := coordination.CheckKey(prefix); err != nil {
 			return err
 		}
 		filter = r.subject + prefix + ".>"
@@ -203,7 +204,7 @@ func (r *records) watch(ctx context.Context, prefix string, yield func(cluster.C
 	}
 	defer sub.Unsubscribe() // fails only if the connection is closed
 	name := "watch_" + rand.Text()
-	create, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	create, cancel := context.WithTimeout(ctx, coordination.CallTimeout)
 	defer cancel()
 	consumer, err := r.b.js.CreatePushConsumer(create, r.stream, jetstream.ConsumerConfig{
 		Name: name, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, AckPolicy: jetstream.AckNonePolicy,
@@ -215,7 +216,7 @@ func (r *records) watch(ctx context.Context, prefix string, yield func(cluster.C
 		return mapError(ctx, err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cluster.CallTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), coordination.CallTimeout)
 		defer cancel()
 		_ = r.b.js.DeleteConsumer(ctx, r.stream, name) // or it ends by itself
 	}()

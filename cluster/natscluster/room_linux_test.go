@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
+	"mcpwire/internal/base/coordination"
 )
 
 // smallDisk mounts a disk of 64 MiB at dir, or skips the test.
@@ -84,7 +85,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	put := func(i int, key string) error {
-		ctx, cancel := context.WithTimeout(t.Context(), cluster.CallTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), coordination.CallTimeout)
 		defer cancel()
 		_, err := buckets[i].Put(ctx, key, make([]byte, 1000), 0)
 		if errors.Is(err, cluster.ErrConflict) { // of an attempt without a response
@@ -116,7 +117,7 @@ func TestDiskFull(t *testing.T) {
 	t.Logf("all store %v after there is room", time.Since(began))
 	for i, r := range buckets {
 		until(t, fmt.Sprintf("node %d finds what was stored before", i), func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), cluster.CallTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), coordination.CallTimeout)
 			defer cancel()
 			rec, err := r.Get(ctx, "before")
 			return err == nil && len(rec.Value) == 1000

@@ -21,7 +21,7 @@ var surface = map[string]int{
 	"capture":             97,
 	"check":               19,
 	"client":              104,
-	"cluster":             47,
+	"cluster":             42,
 	"cluster/clustertest": 2,
 	"health":              4,
 	"jsonrpc":             67,

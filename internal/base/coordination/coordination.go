@@ -1,10 +1,13 @@
 // Package coordination lets the programs of this repository, and no others, use what the nodes of a
-// cluster coordinate with: messages and leases.
+// cluster coordinate with, messages and leases, and has the rules that backends check.
 package coordination
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"time"
 )
 
 // A Node is a *cluster.Node, see [Of].
@@ -19,7 +22,7 @@ type Node interface {
 	// text and wraps none of package cluster.
 	Request(ctx context.Context, node, topic string, data []byte) ([]byte, error)
 	// Handle calls handle for each Request for this node and topic until the node is closed. Its
-	// ctx ends after cluster.CallTimeout, when the other node no longer waits.
+	// ctx ends after CallTimeout, when the other node no longer waits.
 	Handle(ctx context.Context, topic string, handle func(ctx context.Context, data []byte) ([]byte, error)) error
 	// Acquire waits until this node has the lease with that name, or ctx ends.
 	Acquire(ctx context.Context, name string) (Lease, error)
@@ -66,3 +69,49 @@ type Link struct{ to Node }
 func NewLink(n Node) Link { return Link{n} }
 
 func (l *Link) coordination() Node { return l.to }
+
+const (
+	// MaxValue limits the bytes of a record, of an entry of a log, and of a message.
+	MaxValue = 512 << 10
+	// CallTimeout limits each call of a backend, in addition to the caller's context.
+	CallTimeout = 2 * time.Second
+)
+
+// ErrTooLarge is cluster.ErrTooLarge.
+var ErrTooLarge = errors.New("value too large")
+
+// maxKey limits the bytes of a key.
+const maxKey = 200
+
+const keyBytes = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// CheckKey returns an error unless each text is a key, a topic or the id of a node, see
+// cluster.Backend.
+func CheckKey(keys ...string) error {
+	for _, k := range keys {
+		bad := len(k) > maxKey
+		for part := range strings.SplitSeq(k, ".") {
+			bad = bad || part == "" || strings.Trim(part, keyBytes) != ""
+		}
+		if bad {
+			return fmt.Errorf("cluster: invalid key %.80q", k)
+		}
+	}
+	return nil
+}
+
+// CheckName returns an error unless name is valid for a bucket or a log, see cluster.Backend.
+func CheckName(name string) error {
+	if name == "" || len(name) > 64 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("cluster: invalid name %.80q: use up to 64 lower-case letters, digits and hyphens", name)
+	}
+	return nil
+}
+
+// CheckValue returns an error that wraps [ErrTooLarge] if data is too large.
+func CheckValue(data []byte) error {
+	if len(data) > MaxValue {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(data), MaxValue)
+	}
+	return nil
+}

@@ -12,6 +12,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/internal/base/coordination"
 	"mcpwire/internal/text/clip"
 )
 
@@ -109,7 +110,7 @@ func (c *Children) status() map[string]gateway.NodeStatus {
 func (c *Children) statusMessage() ([]byte, error) {
 	own := c.status()
 	text, err := json.Marshal(own)
-	if len(text) > cluster.MaxValue/2 {
+	if len(text) > coordination.MaxValue/2 {
 		for name, s := range own {
 			s.LastError = ""
 			own[name] = s
