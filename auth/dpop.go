@@ -39,7 +39,7 @@ type DPoPOptions struct {
 	// Algorithms lists the accepted algorithms of proofs, named as in [JWTOptions.Algorithms]. Nil
 	// means ES256, ES384, EdDSA, PS256 and RS256.
 	Algorithms []string
-	// Replay remembers used proofs for 130 seconds. Nil means [NewMemoryReplayCache]. Processes
+	// Replay remembers used proofs for 130 seconds. Nil means a cache of this process. Processes
 	// that serve one resource must share one cache.
 	Replay ReplayCache
 	// Nonces requires a nonce of the server in each proof, so that no proof can be made in advance.
@@ -71,7 +71,7 @@ func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
 		c.names = append(c.names, string(a))
 	}
 	if c.replay == nil {
-		c.replay = NewMemoryReplayCache(0)
+		c.replay = newMemoryReplayCache(0)
 	}
 	if o.Nonces {
 		c.nonces, err = newNonces(o.NonceKeys)
@@ -354,14 +354,14 @@ var errReplayCacheFull = errors.New("replay cache is full")
 // is room for an owner without keys however many others use all they can.
 const freeShare = 15
 
-// NewMemoryReplayCache returns a [ReplayCache] for one process. It has room for max keys of about
+// newMemoryReplayCache returns a [ReplayCache] for one process. It has room for max keys of about
 // 200 bytes each. Zero means 262,144, which is enough for 2000 proofs a second, and for 126 a
 // second of one principal.
 //
 // The cache never drops a key early: when it is full, Once returns an error until a key expires.
 // One owner can use a sixteenth of it, and less when others use it too; then Once returns
 // [ErrReplayQuota]. Keys whose owner is empty can fill it.
-func NewMemoryReplayCache(max int) ReplayCache {
+func newMemoryReplayCache(max int) ReplayCache {
 	if max <= 0 {
 		max = 1 << 18
 	}

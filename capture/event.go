@@ -192,10 +192,10 @@ type RedactionMode string
 
 // The redactions of a capture.
 const (
-	// RedactionDefault is the redaction without options.
-	RedactionDefault RedactionMode = "default"
-	// RedactionCustom is a [Redaction] with options.
-	RedactionCustom RedactionMode = "custom"
+	// redactionDefault is the redaction without options.
+	redactionDefault RedactionMode = "default"
+	// redactionCustom is a [Redaction] with options.
+	redactionCustom RedactionMode = "custom"
 	// RedactionOff hides nothing.
 	RedactionOff RedactionMode = "off"
 )

@@ -90,7 +90,7 @@ func record(t *testing.T, opts *capture.Options, events ...capture.Event) []byte
 }
 
 func TestRoundTrip(t *testing.T) {
-	for redact, redaction := range map[capture.RedactionMode]*capture.Redaction{capture.RedactionOff: {Off: true}, capture.RedactionDefault: nil} {
+	for redact, redaction := range map[capture.RedactionMode]*capture.Redaction{capture.RedactionOff: {Off: true}, "default": nil} {
 		want := everyKind()
 		text := record(t, &capture.Options{Tool: "test 1", Transport: "stdio", Name: "fs", URL: "https://example.com/mcp?a=b", Redact: redaction}, want...)
 		got := read(t, text, nil)

@@ -21,7 +21,7 @@ func Example() {
 	}
 
 	r := capture.NewReader(&file, nil) // capture.Open reads a file
-	for x, err := range capture.Pairs(r.Events(), nil) {
+	for x, err := range capture.Pairs(r.Events()) {
 		if err != nil {
 			log.Fatal(err)
 		}

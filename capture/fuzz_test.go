@@ -36,7 +36,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		for x := range capture.Pairs(capture.NewReader(bytes.NewReader(in), nil).Events(), &capture.PairOptions{Reorder: 2}) {
+		for x := range capture.Pairs(capture.NewReader(bytes.NewReader(in), nil).Events()) {
 			if x.Call != nil && x.Request == nil {
 				t.Fatalf("no request: %+v", x)
 			}

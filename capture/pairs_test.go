@@ -1,8 +1,10 @@
 package capture_test
 
 import (
+	"bytes"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,17 +62,17 @@ func TestPairs(t *testing.T) {
 		{"long id", "c2s 0/0 " + req(`"`+strings.Repeat("x", 2000)+`"`), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := pairsOf(t, eventsOf(tt.in), nil); got != tt.want {
+			if got := pairsOf(t, eventsOf(tt.in)); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
 	}
 }
 
-func pairsOf(t *testing.T, events iter.Seq2[*capture.Event, error], opts *capture.PairOptions) string {
+func pairsOf(t *testing.T, events iter.Seq2[*capture.Event, error]) string {
 	t.Helper()
 	var got []string
-	for x, err := range capture.Pairs(events, opts) {
+	for x, err := range capture.Pairs(events) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,36 +94,20 @@ func pairsOf(t *testing.T, events iter.Seq2[*capture.Event, error], opts *captur
 	return strings.Join(got, " ")
 }
 
-// TestPairsReorder shows that responses may come before their requests, as in captures that were
-// converted.
-func TestPairsReorder(t *testing.T) {
-	in := "s2c 0/0 " + res("1") + "\nc2s 0/0 " + req("1") + "\nc2s 0/0 " + req("2") + "\ns2c 0/0 " + res("2")
-	if got, want := pairsOf(t, eventsOf(in), &capture.PairOptions{Reorder: 1}), "2-1 3-4"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	far := "s2c 0/0 " + res("1") + strings.Repeat(`
-		c2s 0/0 {"jsonrpc":"2.0","method":"n"}`, 5) + "\nc2s 0/0 " + req("1")
-	if got, want := pairsOf(t, eventsOf(far), &capture.PairOptions{Reorder: 5}), "7-"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
 // TestPairsBounds shows that requests without a response use limited memory.
 func TestPairsBounds(t *testing.T) {
-	many := func(yield func(*capture.Event, error) bool) {
-		for n := range 1000 {
-			id := fmt.Sprint(n)
-			if n >= 500 {
-				id = "7"
-			}
-			e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, N: uint64(n), Data: []byte(req(id))}
+	sizes := slices.Repeat([]int{1 << 20}, 70) // more than 64 MiB
+	sizes[0]++
+	seen, kept := 0, 0
+	for x, err := range capture.Pairs(func(yield func(*capture.Event, error) bool) {
+		for n, size := range sizes {
+			data := []byte(req(fmt.Sprint(n)))
+			e := capture.Event{Kind: capture.KindMessage, Dir: capture.ToServer, N: uint64(n), Data: append(data, bytes.Repeat([]byte{' '}, size-len(data))...)}
 			if !yield(&e, nil) {
 				return
 			}
 		}
-	}
-	seen, kept := 0, 0
-	for x, err := range capture.Pairs(many, &capture.PairOptions{MaxPending: 100, MaxTotalBytes: 1000}) {
+	}) {
 		if err != nil || x.Request == nil {
 			t.Fatalf("%+v, %v", x, err)
 		}
@@ -129,8 +115,11 @@ func TestPairsBounds(t *testing.T) {
 		if x.Request.Data != nil {
 			kept++
 		}
+		if x.Request.N == 0 && x.Request.Data != nil {
+			t.Error("the payload of a request of more than 1 MiB is kept")
+		}
 	}
-	if seen != 1000 || kept == 0 || kept == 1000 {
-		t.Errorf("%d requests seen, %d with their payload", seen, kept)
+	if seen != 70 || kept != 64 {
+		t.Errorf("%d requests seen, %d with their payload, want 70 and 64", seen, kept)
 	}
 }

@@ -66,12 +66,12 @@ type Redactor struct {
 
 // NewRedactor returns a Redactor. r may be nil.
 func NewRedactor(r *Redaction) *Redactor {
-	d := &Redactor{open: map[textStream]openText{}, label: RedactionDefault, ends: secretNames().ends}
+	d := &Redactor{open: map[textStream]openText{}, label: redactionDefault, ends: secretNames().ends}
 	var key [32]byte
 	rand.Read(key[:]) // never fails
 	secret := key[:]
 	if r != nil {
-		d.label = RedactionCustom
+		d.label = redactionCustom
 		if len(r.Key) >= 16 {
 			secret = slices.Clone(r.Key)
 		}

@@ -65,7 +65,7 @@ func TestSoak(t *testing.T) {
 	defer r.Close()
 	pairs := 0
 	before := heapInUse()
-	for x, err := range Pairs(r.Events(), nil) {
+	for x, err := range Pairs(r.Events()) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -201,7 +201,7 @@ func (f *Finding) with(n uint64) *Finding {
 // aboutCall moves a finding to an earlier request, whose expected follow-up never came.
 func (f *Finding) aboutCall(c *call) *Finding {
 	f.Event, f.Dir, f.Exchange, f.Revision = c.n, c.dir, 0, c.rev
-	f.Rule = f.Rule.In(c.rev)
+	f.Rule = f.Rule.in(c.rev)
 	if c.exchange != nil {
 		f.Exchange = c.exchange.number
 	}

@@ -27,7 +27,8 @@ type Rule struct {
 	Why string
 	// Fix says how to fix it.
 	Fix string
-	// URL is the page of the specification, in the newest revision with the rule; see In.
+	// URL is the page of the specification, in the newest revision with the rule. The rule of a
+	// [Finding] has that of the revision of its session.
 	URL string
 	// Good is a session that obeys the rule, Bad one that breaks it.
 	Good, Bad Example
@@ -76,9 +77,9 @@ func (r *rule) describe() *Rule {
 	return d
 }
 
-// In returns a copy of the rule with the URL of the page in revision rev. It returns r itself if
+// in returns a copy of the rule with the URL of the page in revision rev. It returns r itself if
 // rev is RevisionNone or lacks the rule, or if the URL is outside the specification.
-func (r *Rule) In(rev mcp.Revision) *Rule {
+func (r *Rule) in(rev mcp.Revision) *Rule {
 	path, ok := strings.CutPrefix(r.URL, specificationURL)
 	if !ok || rev == mcp.RevisionNone || len(r.Revisions) > 0 && !slices.Contains(r.Revisions, rev) {
 		return r
@@ -343,7 +344,7 @@ func (rs *ruleSet) rulesFor(kind kind, method string, dir capture.Dir, rev mcp.R
 func (r *rule) inRevision(rev mcp.Revision) *Rule {
 	public := r.publicIn[rev]
 	if public == nil {
-		public = r.public.In(rev)
+		public = r.public.in(rev)
 		r.publicIn[rev] = public
 	}
 	return public

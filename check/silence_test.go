@@ -99,7 +99,7 @@ func TestRuleIn(t *testing.T) {
 		{"2026-07-28/basic", mcp.RevisionNone, "2026-07-28/basic"},
 	} {
 		r := &Rule{URL: specificationURL + tt.url}
-		if got := r.In(tt.rev).URL; got != specificationURL+tt.want {
+		if got := r.in(tt.rev).URL; got != specificationURL+tt.want {
 			t.Errorf("%s in %v is at %s, want %s", tt.url, tt.rev, got, tt.want)
 		}
 		if r.URL != specificationURL+tt.url {
@@ -107,7 +107,7 @@ func TestRuleIn(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"https://www.jsonrpc.org/specification#batch"} {
-		if got := (&Rule{URL: url}).In(rev20251125).URL; got != url {
+		if got := (&Rule{URL: url}).in(rev20251125).URL; got != url {
 			t.Errorf("%s became %s", url, got)
 		}
 	}

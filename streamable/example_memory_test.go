@@ -30,7 +30,7 @@ func ExampleNewMemoryEvents() {
 
 func ExampleNewMemorySessions() {
 	ctx := context.Background()
-	store := streamable.NewMemorySessions(nil)
+	store := streamable.NewMemorySessions()
 	err := store.Update(ctx, "key", func(s *streamable.SavedSession) { s.LogLevel = "info" })
 	if err != nil {
 		fmt.Println(err)

@@ -25,7 +25,7 @@ func TestForeignResponse(t *testing.T) {
 	}{
 		{"alone", nil, streamable.Options{}, false},
 		{"keys", &server.Options{StateKeys: keys}, streamable.Options{}, true},
-		{"store", nil, streamable.Options{Sessions: streamable.NewMemorySessions(nil)}, true},
+		{"store", nil, streamable.Options{Sessions: streamable.NewMemorySessions()}, true},
 	} {
 		for _, version := range legacyVersions {
 			t.Run(shared.name+"/"+version, func(t *testing.T) {

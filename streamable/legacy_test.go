@@ -403,7 +403,7 @@ func TestSessionLimits(t *testing.T) {
 
 // TestTakeOver shows that two handlers with one store are one server to the client.
 func TestTakeOver(t *testing.T) {
-	sessions := streamable.NewMemorySessions(nil)
+	sessions := streamable.NewMemorySessions()
 	events := streamable.NewMemoryEvents(nil)
 	first := newEndpoint(t, nil, &streamable.Options{Sessions: sessions, Events: events})
 	second := newEndpoint(t, nil, &streamable.Options{Sessions: sessions, Events: events})
@@ -424,7 +424,7 @@ func TestTakeOver(t *testing.T) {
 // TestTakeOverRequests checks that each of two processes that serve one session accepts only
 // responses to its own requests.
 func TestTakeOverRequests(t *testing.T) {
-	o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Events: streamable.NewMemoryEvents(nil)}
+	o := &streamable.Options{Sessions: streamable.NewMemorySessions(), Events: streamable.NewMemoryEvents(nil)}
 	first, second := newEndpoint(t, nil, o), newEndpoint(t, nil, o)
 	for _, e := range []*endpoint{first, second} {
 		err := server.AddTool(e.srv, "roots", "", func(ctx context.Context, _ struct{}) (string, error) {

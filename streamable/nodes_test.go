@@ -139,7 +139,7 @@ func inNetworkWith(t *testing.T, events streamable.EventStore, n int, add func(*
 func inNetworkOf(t *testing.T, so *server.Options, events streamable.EventStore, n int, add func(*server.Server), test func(net *network, all []*endpoint)) {
 	t.Helper()
 	net := &network{nodes: make(map[string]func([]byte) []byte)}
-	sessions := &networkSessions{streamable.NewMemorySessions(nil), net}
+	sessions := &networkSessions{streamable.NewMemorySessions(), net}
 	started := 0
 	start := func(t *testing.T) (*server.Server, *streamable.Handler) {
 		srv := server.MustNew("test", "1", so)
@@ -320,7 +320,7 @@ func TestCancellationElsewhere(t *testing.T) {
 // TestNodeNames checks which node names are valid, since they are parts of ids.
 func TestNodeNames(t *testing.T) {
 	for name, want := range map[string]bool{"a": true, "A7": true, strings.Repeat("x", 16): true, "": false, "a.b": false, "a b": false, strings.Repeat("x", 17): false} {
-		o := &streamable.Options{Sessions: streamable.NewMemorySessions(nil), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte) []byte)}, name}}
+		o := &streamable.Options{Sessions: streamable.NewMemorySessions(), Nodes: &networkNode{&network{nodes: make(map[string]func([]byte) []byte)}, name}}
 		h, err := streamable.NewHandler(server.MustNew("test", "1", nil), o)
 		if (err == nil) != want {
 			t.Errorf("%q: %v", name, err)

@@ -124,7 +124,7 @@ func TestStorePanics(t *testing.T) {
 //
 // Spec: S78 S79
 func TestTakeOverStreams(t *testing.T) {
-	sessions, events := streamable.NewMemorySessions(nil), streamable.NewMemoryEvents(nil)
+	sessions, events := streamable.NewMemorySessions(), streamable.NewMemoryEvents(nil)
 	o := &streamable.Options{Sessions: sessions, Events: events}
 	first, second := newEndpoint(t, nil, o), newEndpoint(t, nil, o)
 	goOn := make(chan struct{})

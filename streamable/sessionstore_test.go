@@ -75,14 +75,14 @@ func save(t *testing.T, s SessionStore, key, initialize string) {
 }
 
 func TestMemorySessions(t *testing.T) {
-	testSessionStore(t, NewMemorySessions(nil).(*memorySessions))
+	testSessionStore(t, NewMemorySessions().(*memorySessions))
 }
 
 // TestMemorySessionsWatch shows that a watcher gets each change in order, or an event that says
 // that it has missed some.
 func TestMemorySessionsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemorySessions(nil).(*memorySessions)
+		m := NewMemorySessions().(*memorySessions)
 		var got []uint64
 		readied := 0
 		ctx, cancel := context.WithCancel(t.Context())
@@ -118,8 +118,10 @@ func TestMemorySessionsWatch(t *testing.T) {
 }
 
 func TestMemorySessionsBounds(t *testing.T) {
-	for name, o := range map[string]*MemorySessionsOptions{"sessions": {MaxSessions: 3}, "bytes": {MaxBytes: 3 * (sessionOverhead + 2 + 100)}} {
-		m := NewMemorySessions(o).(*memorySessions)
+	for name, limits := range map[string]memorySessionsLimits{
+		"sessions": {sessions: 3, bytes: 1 << 20, idle: time.Hour}, "bytes": {sessions: 10, bytes: 3 * (sessionOverhead + 2 + 100), idle: time.Hour},
+	} {
+		m := newMemorySessions(limits)
 		text := fmt.Sprintf("%100d", 0)
 		for i := range 3 {
 			save(t, m, fmt.Sprint("s", i), text)
@@ -138,7 +140,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 			t.Errorf("%s: %d sessions of %d bytes", name, m.queue.Len(), m.bytes)
 		}
 	}
-	m := NewMemorySessions(&MemorySessionsOptions{MaxBytes: 1000}).(*memorySessions)
+	m := newMemorySessions(memorySessionsLimits{sessions: 10, bytes: 1000, idle: time.Hour})
 	save(t, m, "small", "{}")
 	if err := m.Update(t.Context(), "large", func(s *SavedSession) { s.Initialize = make([]byte, 1000) }); err == nil {
 		t.Error("a session larger than the store is stored")
@@ -150,7 +152,7 @@ func TestMemorySessionsBounds(t *testing.T) {
 
 func TestMemorySessionsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := NewMemorySessions(&MemorySessionsOptions{MaxIdle: time.Minute}).(*memorySessions)
+		m := newMemorySessions(memorySessionsLimits{sessions: 1000, bytes: 1 << 20, idle: time.Minute})
 		for i := range 2 * maxExpiredPerCall {
 			save(t, m, fmt.Sprint("idle", i), "{}")
 		}

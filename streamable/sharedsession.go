@@ -61,7 +61,7 @@ type sharedState struct {
 func (h *Handler) shareSessions(ring *seal.Ring, server string) {
 	h.sealer = &idSealer{ring: ring, server: server, lifetime: h.opts.Timeouts.Lifetime}
 	if h.opts.Sessions == nil {
-		h.opts.Sessions = NewMemorySessions(nil)
+		h.opts.Sessions = NewMemorySessions()
 	}
 }
 

@@ -114,7 +114,7 @@ func TestInitializedElsewhere(t *testing.T) {
 // a store.
 func TestSealedSessionTooLong(t *testing.T) {
 	keys := newStateKeys(t)
-	store := streamable.NewMemorySessions(nil)
+	store := streamable.NewMemorySessions()
 	var noise strings.Builder
 	for i := range 200 {
 		noise.WriteString(base64.RawStdEncoding.EncodeToString([]byte{byte(i * 37), byte(i * 101), byte(i * 59), byte(i * i), byte(i), byte(i * 7)}))
@@ -201,7 +201,7 @@ func TestSharedState(t *testing.T) {
 	keys := newStateKeys(t)
 	for name, so := range map[string]*server.Options{"sealed": {StateKeys: keys}, "stored": nil} {
 		for _, watched := range []bool{true, false} {
-			var store streamable.SessionStore = streamable.NewMemorySessions(nil)
+			var store streamable.SessionStore = streamable.NewMemorySessions()
 			if !watched {
 				store = struct{ streamable.SessionStore }{store}
 			}
@@ -286,7 +286,7 @@ func testSharedState(t *testing.T, name string, watched bool, all []*endpoint) {
 // TestSharedStateUnwatched shows that without a watcher a process reads the record of a session
 // when it renews it in the store.
 func TestSharedStateUnwatched(t *testing.T) {
-	memory := streamable.NewMemorySessions(nil)
+	memory := streamable.NewMemorySessions()
 	var level atomic.Value
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)

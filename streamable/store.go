@@ -523,16 +523,14 @@ func (s *SavedSession) end(expires time.Time) {
 	*s = SavedSession{Version: s.Version + 1, Ended: true, Expires: expires}
 }
 
-// MemorySessionsOptions are the limits of [NewMemorySessions]. Beyond a limit, the sessions unused
-// for the longest time are evicted.
-type MemorySessionsOptions struct {
-	// MaxSessions limits the number of sessions. Zero means 10,000.
-	MaxSessions int
-	// MaxBytes limits the memory of all sessions. Zero means 64 MiB.
-	MaxBytes int
-	// MaxIdle limits the time since a session without Expires was last updated or loaded. Zero
-	// means 1 h.
-	MaxIdle time.Duration
+// memorySessionsLimits are the limits of memorySessions. Beyond a limit, the sessions unused for
+// the longest time are evicted.
+type memorySessionsLimits struct {
+	sessions int
+	// bytes limits the memory of all sessions.
+	bytes int
+	// idle limits the time since a session without Expires was last updated or loaded.
+	idle time.Duration
 }
 
 // sessionOverhead is the memory of a session without its texts, in bytes.
@@ -543,7 +541,7 @@ const maxUnwatched = 1024
 
 // memorySessions is a SessionWatcher in memory.
 type memorySessions struct {
-	opts MemorySessionsOptions
+	limits memorySessionsLimits
 
 	mu sync.Mutex
 	// queue has *storedSession, the next one to evict in front.
@@ -576,20 +574,19 @@ type sessionWatch struct {
 }
 
 // NewMemorySessions returns an empty [SessionWatcher] in memory, which several handlers of a
-// process can share. It has no goroutine. It copies o, which may be nil.
-func NewMemorySessions(o *MemorySessionsOptions) SessionWatcher {
-	m := &memorySessions{queue: list.New(), byKey: make(map[string]*list.Element), watchers: make(map[*sessionWatch]struct{})}
-	if o != nil {
-		m.opts = *o
-	}
-	defaults.IfNotPositive(&m.opts.MaxSessions, 10_000)
-	defaults.IfNotPositive(&m.opts.MaxBytes, 64<<20)
-	defaults.IfNotPositive(&m.opts.MaxIdle, time.Hour)
-	return m
+// process can share. It has no goroutine. It has room for 10,000 sessions and 64 MiB; beyond that,
+// the sessions unused for the longest time are evicted. A session without Expires is kept for an
+// hour after it was last updated or loaded.
+func NewMemorySessions() SessionWatcher {
+	return newMemorySessions(memorySessionsLimits{sessions: 10_000, bytes: 64 << 20, idle: time.Hour})
+}
+
+func newMemorySessions(limits memorySessionsLimits) *memorySessions {
+	return &memorySessions{limits: limits, queue: list.New(), byKey: make(map[string]*list.Element), watchers: make(map[*sessionWatch]struct{})}
 }
 
 // Update implements [SessionStore]. It returns an error, and leaves the record as it was, if the
-// new one alone exceeds MaxBytes.
+// new one alone exceeds the limit.
 func (m *memorySessions) Update(_ context.Context, key string, change func(*SavedSession)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -599,14 +596,14 @@ func (m *memorySessions) Update(_ context.Context, key string, change func(*Save
 	}
 	change(&stored.saved)
 	stored.saved = *stored.saved.clone()
-	if n := stored.size(); n > m.opts.MaxBytes {
-		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d bytes", n, m.opts.MaxBytes)
+	if n := stored.size(); n > m.limits.bytes {
+		return fmt.Errorf("streamable: a session of %d bytes does not fit into a store of %d bytes", n, m.limits.bytes)
 	}
 	m.expireLocked(stored.used)
 	m.removeLocked(m.byKey[key])
 	m.byKey[key] = m.queue.PushBack(stored)
 	m.bytes += stored.size()
-	for len(m.byKey) > m.opts.MaxSessions || m.bytes > m.opts.MaxBytes {
+	for len(m.byKey) > m.limits.sessions || m.bytes > m.limits.bytes {
 		m.removeLocked(m.queue.Front())
 	}
 	for w := range m.watchers {
@@ -685,7 +682,7 @@ func (m *memorySessions) isExpired(s *storedSession, now time.Time) bool {
 	if expires := s.saved.Expires; !expires.IsZero() {
 		return !now.Before(expires)
 	}
-	return now.Sub(s.used) >= m.opts.MaxIdle
+	return now.Sub(s.used) >= m.limits.idle
 }
 
 // expireLocked removes some expired sessions.

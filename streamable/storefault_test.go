@@ -31,7 +31,7 @@ type faultyStore struct {
 }
 
 func newFaultyStore() *faultyStore {
-	return &faultyStore{EventStore: streamable.NewMemoryEvents(nil), sessions: streamable.NewMemorySessions(nil)}
+	return &faultyStore{EventStore: streamable.NewMemoryEvents(nil), sessions: streamable.NewMemorySessions()}
 }
 
 func (s *faultyStore) fault(ctx context.Context) error {

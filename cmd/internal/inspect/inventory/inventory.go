@@ -94,7 +94,7 @@ func New(source string) *Inventory {
 // last one counts.
 func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inventory, error) {
 	v := New(source)
-	for x, err := range capture.Pairs(events, nil) {
+	for x, err := range capture.Pairs(events) {
 		if err != nil {
 			return nil, err
 		}

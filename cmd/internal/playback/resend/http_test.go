@@ -135,7 +135,7 @@ func causal(t *testing.T, events []*capture.Event) {
 				return
 			}
 		}
-	}, nil) {
+	}) {
 		if err != nil || x.Response == nil || x.Call.Latency < 0 {
 			t.Errorf("request %s: %v, answered %v", x.Call.Method, err, x.Response != nil)
 		}

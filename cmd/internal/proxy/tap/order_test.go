@@ -69,7 +69,7 @@ func TestOrder(t *testing.T) {
 	}
 	file := rec.Bytes()
 	pairs := 0
-	for x, err := range capture.Pairs(capture.NewReader(strings.NewReader(string(file)), nil).Events(), nil) {
+	for x, err := range capture.Pairs(capture.NewReader(strings.NewReader(string(file)), nil).Events()) {
 		if err != nil {
 			t.Fatal(err)
 		}

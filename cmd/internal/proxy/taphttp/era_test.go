@@ -95,7 +95,7 @@ func checkPairs(t *testing.T, p *tapped, method string, n int) {
 	p.stop()
 	calls := 0
 	sessions := map[uint64]bool{}
-	for x, err := range capture.Pairs(capture.NewReader(bytes.NewReader(p.file.Bytes()), nil).Events(), nil) {
+	for x, err := range capture.Pairs(capture.NewReader(bytes.NewReader(p.file.Bytes()), nil).Events()) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -195,7 +195,7 @@ func TestSameIDs(t *testing.T) {
 	wg.Wait()
 	p.stop()
 	seen, sessions := map[string]bool{}, map[uint64]bool{}
-	for x, err := range capture.Pairs(capture.NewReader(bytes.NewReader(p.file.Bytes()), nil).Events(), nil) {
+	for x, err := range capture.Pairs(capture.NewReader(bytes.NewReader(p.file.Bytes()), nil).Events()) {
 		if err != nil || x.Response == nil {
 			t.Fatal(x.Call, err)
 		}

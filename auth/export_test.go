@@ -1,0 +1,4 @@
+package auth
+
+// For the tests in package auth_test.
+var NewMemoryReplayCache = newMemoryReplayCache
