@@ -240,34 +240,28 @@ type CallError struct {
 	RetryAfter time.Duration
 }
 
-func (e *CallError) Error() string { return fmt.Sprintf("%v: %v", e.Outcome, e.Err) }
+func (e *CallError) Error() string {
+	return fmt.Sprintf("%s: %v", cmp.Or(e.Outcome, "no answer"), e.Err)
+}
 
 // Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
 // An Outcome says whether a request without a response was carried out, and so whether it may be
 // sent again.
-type Outcome uint8
+type Outcome string
 
 // The outcomes of a request without a response.
 const (
-	OutcomeUnknown     Outcome = iota // perhaps carried out: repeat only what is safe to repeat
-	OutcomeUnprocessed                // not carried out; sending it again may succeed
-	OutcomeRejected                   // not carried out; sending it again would fail again
-	OutcomeDenied                     // not carried out: one side does not trust the other
+	// OutcomeUnknown means perhaps carried out: repeat only what is safe to repeat.
+	OutcomeUnknown Outcome = ""
+	// OutcomeUnprocessed means not carried out; sending it again may succeed.
+	OutcomeUnprocessed Outcome = "not executed"
+	// OutcomeRejected means not carried out; sending it again would fail again.
+	OutcomeRejected Outcome = "refused"
+	// OutcomeDenied means not carried out: one side does not trust the other.
+	OutcomeDenied Outcome = "denied"
 )
-
-func (o Outcome) String() string {
-	switch o {
-	case OutcomeUnprocessed:
-		return "not executed"
-	case OutcomeRejected:
-		return "refused"
-	case OutcomeDenied:
-		return "denied"
-	}
-	return "no answer"
-}
 
 // A DrainError is the error of a connection if requests were running or queued at its drain
 // timeout.

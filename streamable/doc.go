@@ -101,7 +101,7 @@
 //
 // # Errors
 //
-// [CloseStream] returns [ErrNotResumable] if the client would not resume the stream. An
+// [CloseStream] returns an error if the client would not resume the stream. An
 // [EventStore] returns [ErrEventGone] for an event that it does not have.
 // Calls of a client fail with a *jsonrpc.CallError, which wraps a
 // [*StatusError] if the server responded with a status other than 2xx.

@@ -348,7 +348,7 @@ func TestCloseStream(t *testing.T) {
 	g.want(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`, "EOF")
 
 	old := e.visit("2025-06-18", "{}", nil)
-	if got := old.post(request(1, "tools/call", `{"name":"later"}`)); !strings.Contains(got.body, streamable.ErrNotResumable.Error()) {
+	if got := old.post(request(1, "tools/call", `{"name":"later"}`)); !strings.Contains(got.body, "the client cannot resume the stream") {
 		t.Errorf("with clients that do not resume: %s", got.body)
 	}
 }

@@ -358,7 +358,7 @@ func (rs *response) endNow() error {
 	}
 	conn, _, err := http.NewResponseController(rs.w).Hijack()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotResumable, err)
+		return fmt.Errorf("%w: %w", errCannotResume, err)
 	}
 	rs.hasDeadline = false
 	rs.stopLocked()

@@ -605,21 +605,21 @@ func (st *stream) replayLocked(events iter.Seq2[StoredEvent, error]) (last strin
 	return last, true, false, nil
 }
 
-// ErrNotResumable is the error of [CloseStream] if the client would not resume the stream.
-var ErrNotResumable = errors.New("the client cannot resume the stream")
+// errCannotResume is the error of [CloseStream] if the client would not resume the stream.
+var errCannotResume = errors.New("the client cannot resume the stream")
 
 // CloseStream ends the HTTP response of the request that ctx belongs to while the handler
 // continues, so that slow work does not keep a connection open: the client resumes after retry, by
 // a GET, for the remaining events and the result. If retry is 0, Options.Retry counts. Only clients
 // of one revision do that
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#sending-messages-to-the-server).
-// For others, and for a ctx without a request of a [Handler], the error is [ErrNotResumable].
+// For others, and for a ctx without a request of a [Handler], it returns an error.
 func CloseStream(ctx context.Context, retry time.Duration) error {
 	r := rpc.RequestContext(ctx)
 	if r == nil {
-		return ErrNotResumable
+		return errCannotResume
 	}
-	err := ErrNotResumable
+	err := errCannotResume
 	rpc.WithSender(r, func(out rpc.Sender) {
 		if st, ok := out.(*stream); ok && st.session.polling() {
 			err = st.closeEarly(retry)
@@ -635,7 +635,7 @@ func (st *stream) closeEarly(retry time.Duration) error {
 		return nil // no response is open
 	}
 	if !st.out.accept.stream {
-		return ErrNotResumable
+		return errCannotResume
 	}
 	if !st.streaming {
 		st.out.closeConn = true
@@ -644,7 +644,7 @@ func (st *stream) closeEarly(retry time.Duration) error {
 		}
 	}
 	if st.gap && st.afterGapID == "" {
-		return ErrNotResumable
+		return errCannotResume
 	}
 	if retry > 0 {
 		// The client's last id is enough if this fails.

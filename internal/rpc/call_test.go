@@ -886,7 +886,7 @@ func TestMessageTransport(t *testing.T) {
 func TestOutcome(t *testing.T) {
 	for callOutcome, want := range map[jsonrpc.Outcome]string{jsonrpc.OutcomeUnknown: "no answer: x", jsonrpc.OutcomeUnprocessed: "not executed: x", jsonrpc.OutcomeRejected: "refused: x", jsonrpc.OutcomeDenied: "denied: x"} {
 		if got := (&jsonrpc.CallError{Outcome: callOutcome, Err: errors.New("x")}).Error(); got != want {
-			t.Errorf("%d: %q, want %q", callOutcome, got, want)
+			t.Errorf("%q: %q, want %q", callOutcome, got, want)
 		}
 	}
 }

@@ -36,7 +36,7 @@ var surface = map[string]int{
 	"skills":              9,
 	"server":              115,
 	"stdio":               20,
-	"streamable":          36,
+	"streamable":          35,
 }
 
 // standardMethods lists methods that interfaces of the standard library demand. A type that has all
