@@ -342,7 +342,7 @@ func TestLoopbackEnds(t *testing.T) {
 // TestLoopbackLogin performs a login with a listener. The registration is reused with another port.
 func TestLoopbackLogin(t *testing.T) {
 	w := newWorld(t)
-	w.as[worldAS].iss = worldAS
+	w.as[worldAS].Iss = worldAS
 	c := w.client(func(o *oauth.ClientOptions) {
 		o.Grant = oauth.AuthorizationCode{Prompter: oauth.LoopbackPrompter{Browse: func(ctx context.Context, u string) error {
 			back, err := w.user(nil).Visit(ctx, u)

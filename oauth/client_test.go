@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
@@ -42,7 +43,7 @@ func TestClientFlow(t *testing.T) {
 		t.Error(diff)
 	}
 	as := w.as[worldAS]
-	for i, q := range []url.Values{as.authorized[0], as.asked[0]} {
+	for i, q := range []url.Values{as.Authorized[0], as.Asked[0]} {
 		if q.Get("resource") != worldServer || q.Has("scope") {
 			t.Errorf("request %d: resource %q, scope %q", i, q.Get("resource"), q.Get("scope"))
 		}
@@ -62,10 +63,10 @@ func TestDiscoveryOrder(t *testing.T) {
 	const as = "GET " + worldAS
 	move := func(w *world, issuer, path string) {
 		s := w.as[worldAS]
-		d := s.document()
-		s.meta = map[string]map[string]any{path: d}
+		d := s.Document()
+		s.Metadata = map[string]map[string]any{path: d}
 		d["issuer"] = issuer
-		s.iss, w.accept = issuer, worldAS
+		s.Iss = issuer
 		doc(w)["authorization_servers"] = []string{issuer}
 	}
 	for _, tt := range []struct {
@@ -147,12 +148,12 @@ func TestLegacyServer(t *testing.T) {
 	for _, withMetadata := range []bool{true, false} {
 		t.Run(fmt.Sprint(withMetadata), func(t *testing.T) {
 			w := newWorld(t)
-			w.resource, w.challenge, w.accept = nil, "Bearer", origin
-			s := newWorldIssuer(w, origin)
+			s := w.newIssuer(origin)
+			w.resource, w.challenge, w.accept = nil, "Bearer", s
 			prefix := ""
 			if withMetadata {
 				prefix = "/oauth"
-				d := s.document()
+				d := s.Document()
 				for _, e := range []string{"authorization", "token", "registration"} {
 					d[e+"_endpoint"] = strings.Replace(d[e+"_endpoint"].(string), origin, origin+prefix, 1)
 				}
@@ -165,12 +166,10 @@ func TestLegacyServer(t *testing.T) {
 				}
 			}
 			mustPost(t, w.transport(nil))
-			if got := s.asked[0].Get("resource"); got != worldServer {
+			if got := s.Asked[0].Get("resource"); got != worldServer {
 				t.Errorf("got resource %q", got)
 			}
-			w.mu.Lock()
-			clear(w.tokens)
-			w.mu.Unlock()
+			w.revoke()
 			_, err := post(t.Context(), w.transport(func(o *oauth.ClientOptions) { o.RequireMetadata = true }))
 			if !errors.Is(err, oauth.ErrUntrusted) {
 				t.Errorf("with NoLegacy: %v", err)
@@ -188,9 +187,9 @@ func TestClientFaults(t *testing.T) {
 		return func(w *world) { change(w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)) }
 	}
 	meta := func(name string, value any) func(*world) {
-		return func(w *world) { w.as[worldAS].document()[name] = value }
+		return func(w *world) { w.as[worldAS].Document()[name] = value }
 	}
-	answer := func(change func(*worldIssuer)) func(*world) {
+	answer := func(change func(*issuer.Issuer)) func(*world) {
 		return func(w *world) { change(w.as[worldAS]) }
 	}
 	raw := func(address string, status int, body string) func(*world) {
@@ -237,7 +236,7 @@ func TestClientFaults(t *testing.T) {
 
 		{"metadata of another issuer", meta("issuer", "https://attacker.example.com"), oauth.ErrUntrusted, asWellKnown},
 		{"metadata of the issuer with a slash", meta("issuer", worldAS+"/"), oauth.ErrUntrusted, asWellKnown},
-		{"no authorization server's metadata", answer(func(s *worldIssuer) { s.meta = nil }), oauth.ErrUntrusted, "/.well-known/openid-configuration"},
+		{"no authorization server's metadata", answer(func(s *issuer.Issuer) { s.Metadata = nil }), oauth.ErrUntrusted, "/.well-known/openid-configuration"},
 		{"authorization server redirects", raw(asWellKnown, 307, ""), oauth.ErrUntrusted, asWellKnown},
 		{"authorization server down", raw(asWellKnown, 500, ""), oauth.ErrUnreachable, asWellKnown},
 		{"no PKCE", meta("code_challenge_methods_supported", nil), oauth.ErrUntrusted, asWellKnown},
@@ -254,28 +253,28 @@ func TestClientFaults(t *testing.T) {
 		{"registration redirects", raw(worldAS+"/register", 308, ""), oauth.ErrUntrusted, "/register"},
 		{"registration wants mTLS", raw(worldAS+"/register", 201, `{"client_id":"x","token_endpoint_auth_method":"tls_client_auth"}`), oauth.ErrRefused, "/register"},
 
-		{"iss missing", answer(func(s *worldIssuer) { s.iss = "-" }), oauth.ErrUntrusted, "/authorize"},
-		{"iss wrong", answer(func(s *worldIssuer) { s.iss = "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
-		{"iss with a slash", answer(func(s *worldIssuer) { s.iss += "/" }), oauth.ErrUntrusted, "/authorize"},
-		{"iss in capitals", answer(func(s *worldIssuer) { s.iss = "HTTPS://as.example.com" }), oauth.ErrUntrusted, "/authorize"},
-		{"iss wrong, not advertised", answer(func(s *worldIssuer) {
-			delete(s.document(), "authorization_response_iss_parameter_supported")
-			s.iss = "https://evil.example.com"
+		{"iss missing", answer(func(s *issuer.Issuer) { s.Iss = "-" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss wrong", answer(func(s *issuer.Issuer) { s.Iss = "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss with a slash", answer(func(s *issuer.Issuer) { s.Iss += "/" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss in capitals", answer(func(s *issuer.Issuer) { s.Iss = "HTTPS://as.example.com" }), oauth.ErrUntrusted, "/authorize"},
+		{"iss wrong, not advertised", answer(func(s *issuer.Issuer) {
+			delete(s.Document(), "authorization_response_iss_parameter_supported")
+			s.Iss = "https://evil.example.com"
 		}), oauth.ErrUntrusted, "/authorize"},
-		{"denied", answer(func(s *worldIssuer) { s.deny = "access_denied" }), oauth.ErrDenied, "/authorize"},
-		{"denied by another issuer", answer(func(s *worldIssuer) { s.deny, s.iss = "access_denied", "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
-		{"invalid scope", answer(func(s *worldIssuer) { s.deny = "invalid_scope" }), oauth.ErrRefused, "/authorize"},
-		{"login required", answer(func(s *worldIssuer) { s.deny = "login_required" }), oauth.ErrConsentRequired, "/authorize"},
+		{"denied", answer(func(s *issuer.Issuer) { s.Deny = "access_denied" }), oauth.ErrDenied, "/authorize"},
+		{"denied by another issuer", answer(func(s *issuer.Issuer) { s.Deny, s.Iss = "access_denied", "https://evil.example.com" }), oauth.ErrUntrusted, "/authorize"},
+		{"invalid scope", answer(func(s *issuer.Issuer) { s.Deny = "invalid_scope" }), oauth.ErrRefused, "/authorize"},
+		{"login required", answer(func(s *issuer.Issuer) { s.Deny = "login_required" }), oauth.ErrConsentRequired, "/authorize"},
 
-		{"code rejected", answer(func(s *worldIssuer) { s.tokenError = func(url.Values) string { return "invalid_grant" } }), oauth.ErrRefused, "/token"},
+		{"code rejected", answer(func(s *issuer.Issuer) { s.TokenError = func(url.Values) string { return "invalid_grant" } }), oauth.ErrRefused, "/token"},
 		{"code rejected with status 200", raw(worldAS+"/token", 200, `{"error":"bad_verification_code"}`), oauth.ErrRefused, "/token"},
 		{"token endpoint redirects", raw(worldAS+"/token", 307, ""), oauth.ErrUntrusted, "/token"},
 		{"token endpoint down", raw(worldAS+"/token", 502, ""), oauth.ErrUnreachable, "/token"},
-		{"token with a line break", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["access_token"] = "a\r\nX: y" } }), oauth.ErrUntrusted, "/token"},
-		{"token without a type", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { delete(m, "token_type") } }), oauth.ErrUntrusted, "/token"},
-		{"token bound without a request", answer(func(s *worldIssuer) { s.change = func(m map[string]any) { m["token_type"] = "DPoP" } }), oauth.ErrUntrusted, "/token"},
-		{"huge token", answer(func(s *worldIssuer) {
-			s.change = func(m map[string]any) { m["access_token"] = strings.Repeat("a", 16<<10+1) }
+		{"token with a line break", answer(func(s *issuer.Issuer) { s.EditToken = func(m map[string]any) { m["access_token"] = "a\r\nX: y" } }), oauth.ErrUntrusted, "/token"},
+		{"token without a type", answer(func(s *issuer.Issuer) { s.EditToken = func(m map[string]any) { delete(m, "token_type") } }), oauth.ErrUntrusted, "/token"},
+		{"token bound without a request", answer(func(s *issuer.Issuer) { s.EditToken = func(m map[string]any) { m["token_type"] = "DPoP" } }), oauth.ErrUntrusted, "/token"},
+		{"huge token", answer(func(s *issuer.Issuer) {
+			s.EditToken = func(m map[string]any) { m["access_token"] = strings.Repeat("a", 16<<10+1) }
 		}), oauth.ErrUntrusted, "/token"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -328,7 +327,7 @@ func TestStatuses(t *testing.T) {
 func TestErrorWithStatus200(t *testing.T) {
 	w := newWorld(t)
 	w.odd[worldAS+"/token"] = func(rw http.ResponseWriter, _ *http.Request) {
-		say(rw, http.StatusOK, map[string]any{"error": "bad_verification_code", "error_description": "The code is wrong"})
+		issuer.Respond(rw, http.StatusOK, map[string]any{"error": "bad_verification_code", "error_description": "The code is wrong"})
 	}
 	_, err := post(t.Context(), w.transport(nil))
 	for _, want := range []string{"bad_verification_code", "The code is wrong"} {
@@ -407,7 +406,7 @@ func TestNotReplayable(t *testing.T) {
 // request, and that the caller gets its response.
 func TestUnauthorizedAlways(t *testing.T) {
 	w := newWorld(t)
-	w.accept = "https://nobody.example.com"
+	w.accept = w.newIssuer("https://nobody.example.com")
 	resp, err := post(t.Context(), w.transport(nil))
 	if err != nil {
 		t.Fatal(err)

@@ -37,9 +37,9 @@ func TestDPoPClient(t *testing.T) {
 			w.challenge = tt.challenge
 			w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)["dpop_bound_access_tokens_required"] = tt.required
 			as := w.as[worldAS]
-			as.document()["dpop_signing_alg_values_supported"] = tt.algs
+			as.Document()["dpop_signing_alg_values_supported"] = tt.algs
 			if tt.downgrade {
-				as.change = func(m map[string]any) { m["token_type"] = "Bearer" }
+				as.EditToken = func(m map[string]any) { m["token_type"] = "Bearer" }
 			}
 			rt := w.transport(func(o *oauth.ClientOptions) { o.DPoP = tt.mode })
 			resp, err := post(t.Context(), rt)
@@ -53,8 +53,8 @@ func TestDPoPClient(t *testing.T) {
 			if scheme, _, _ := strings.Cut(sent.Get("Authorization"), " "); resp.StatusCode != http.StatusOK || scheme != tt.want || (sent.Get("DPoP") != "") != (tt.want == "DPoP") {
 				t.Errorf("got status %d, %v", resp.StatusCode, sent)
 			}
-			if as.authorized[0].Has("dpop_jkt") != (tt.want == "DPoP") {
-				t.Errorf("got %v", as.authorized[0])
+			if as.Authorized[0].Has("dpop_jkt") != (tt.want == "DPoP") {
+				t.Errorf("got %v", as.Authorized[0])
 			}
 		})
 	}
@@ -64,8 +64,8 @@ func TestDPoPClientNonces(t *testing.T) {
 	w := newWorld(t)
 	w.challenge, w.rsNonce = `DPoP algs="ES256"`, "of-resource"
 	as := w.as[worldAS]
-	as.nonce, as.refresh = "of-issuer", true
-	as.document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
+	as.Nonce, as.Refresh = "of-issuer", true
+	as.Document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
 	store := oauth.NewMemoryStore()
 	rt := w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	mustPost(t, rt)
@@ -74,7 +74,7 @@ func TestDPoPClientNonces(t *testing.T) {
 	}
 	mustPost(t, rt)
 	w.rsNonce = "of-resource-2"
-	// checkProof holds that the query is not in the proof.
+	// issuer.CheckProof checks that the query is not in the proof.
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, worldServer+"?x=1", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -89,15 +89,13 @@ func TestDPoPClientNonces(t *testing.T) {
 	again := w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	mustPost(t, again)
 	jkt := func() (out []string) {
-		for _, v := range w.tokens {
-			out = append(out, v.jkt)
+		for _, v := range w.as[worldAS].Tokens {
+			out = append(out, v.Key)
 		}
 		return out
 	}
 	before := jkt()
-	w.mu.Lock()
-	clear(w.tokens)
-	w.mu.Unlock()
+	w.revoke()
 	mustPost(t, again)
 	if w.count("/authorize") != 1 || !slices.Equal(before, jkt()) {
 		t.Errorf("got keys %v and %v after %v", before, jkt(), w.requests())
@@ -119,7 +117,7 @@ func TestDPoPClientNonces(t *testing.T) {
 func TestDPoPClientNonceAlways(t *testing.T) {
 	w := newWorld(t)
 	w.challenge = "DPoP"
-	w.as[worldAS].document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
+	w.as[worldAS].Document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
 	rt := w.transport(nil)
 	mustPost(t, rt)
 	n := 0

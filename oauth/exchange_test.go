@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
@@ -35,12 +36,11 @@ func subjectOf(ctx context.Context) (auth.Secret, error) {
 
 // exchangeWorld returns a world whose authorization server exchanges tokens, and a transport of a
 // client that requests it.
-func exchangeWorld(t *testing.T, change func(*oauth.ClientOptions, *oauth.TokenExchange)) (*world, *worldIssuer, http.RoundTripper) {
+func exchangeWorld(t *testing.T, change func(*oauth.ClientOptions, *oauth.TokenExchange)) (*world, *issuer.Issuer, http.RoundTripper) {
 	w := newWorld(t)
 	as := w.as[worldAS]
-	as.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
-	as.clients["gateway"] = "s"
-	as.change = func(answer map[string]any) { answer["issued_token_type"] = typeAccessToken }
+	as.AuthMethods("client_secret_basic")
+	as.Clients["gateway"] = "s"
 	rt := w.transport(func(o *oauth.ClientOptions) {
 		g := oauth.TokenExchange{SubjectToken: subjectOf}
 		o.ClientID, o.ClientSecret, o.ClientIssuer = "gateway", auth.NewSecret("s"), worldAS
@@ -77,7 +77,7 @@ func TestTokenExchange(t *testing.T) {
 				}
 			}
 			var subjects []string
-			for _, form := range as.asked {
+			for _, form := range as.Asked {
 				subjects = append(subjects, form.Get("subject_token"))
 				form.Del("subject_token")
 				want := url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "requested_token_type": {typeAccessToken}}
@@ -116,13 +116,13 @@ func TestTokenExchange(t *testing.T) {
 func TestTokenExchangeExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, as, rt := exchangeWorld(t, nil)
-		as.expiresIn = 100
-		as.refresh = true
+		as.ExpiresIn = 100
+		as.Refresh = true
 		ctx := callerWith(t.Context(), "alice")
 		do := func(at time.Duration, exchanges int) {
 			t.Helper()
 			mustPostAs(t, ctx, rt)
-			if n := len(as.asked); n != exchanges {
+			if n := len(as.Asked); n != exchanges {
 				t.Errorf("%v: %d exchanges, want %d", at, n, exchanges)
 			}
 		}
@@ -131,7 +131,7 @@ func TestTokenExchangeExpiry(t *testing.T) {
 		do(74*time.Second, 1)
 		time.Sleep(2 * time.Second)
 		do(76*time.Second, 2)
-		as.tokenError = func(url.Values) string { return "temporarily_unavailable" }
+		as.TokenError = func(url.Values) string { return "temporarily_unavailable" }
 		time.Sleep(76 * time.Second)
 		do(152*time.Second, 3)
 		do(152*time.Second, 3) // no further attempt for some seconds
@@ -156,17 +156,17 @@ func TestTokenExchangeRejected(t *testing.T) {
 	w, as, rt := exchangeWorld(t, nil)
 	ctx := callerWith(t.Context(), "alice")
 	mustPostAs(t, ctx, rt)
-	clear(w.tokens)
+	w.revoke()
 	mustPostAs(t, ctx, rt)
 	w.need = func(*http.Request) []string { return []string{"write"} }
 	mustPostAs(t, ctx, rt)
-	if n := len(as.asked); n != 3 || as.asked[2].Get("scope") != "write" {
-		t.Errorf("got %v", as.asked)
+	if n := len(as.Asked); n != 3 || as.Asked[2].Get("scope") != "write" {
+		t.Errorf("got %v", as.Asked)
 	}
-	w.accept = "https://nobody.example.com"
+	w.accept = w.newIssuer("https://nobody.example.com")
 	resp, err := post(ctx, rt)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized || len(as.asked) != 4 {
-		t.Errorf("got %v, %v after %d exchanges", resp, err, len(as.asked))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || len(as.Asked) != 4 {
+		t.Errorf("got %v, %v after %d exchanges", resp, err, len(as.Asked))
 	}
 }
 
@@ -174,27 +174,31 @@ func TestTokenExchangeErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		caller string
-		change func(*world, *worldIssuer)
+		change func(*world, *issuer.Issuer)
 		want   error
 		text   string
 	}{
 		{"no token", "", nil, nil, "get the caller's token: the request has none"},
-		{"invalid target", "alice", func(_ *world, as *worldIssuer) { as.tokenError = func(url.Values) string { return "invalid_target" } }, oauth.ErrRefused, "(invalid_target)"},
-		{"invalid request", "alice", func(_ *world, as *worldIssuer) { as.tokenError = func(url.Values) string { return "invalid_request" } }, oauth.ErrRefused, "(invalid_request)"},
-		{"denied", "alice", func(_ *world, as *worldIssuer) { as.tokenError = func(url.Values) string { return "access_denied" } }, oauth.ErrDenied, "(access_denied)"},
-		{"no type", "alice", func(_ *world, as *worldIssuer) { as.change = nil }, oauth.ErrUntrusted, `type ""`},
-		{"another type", "alice", func(_ *world, as *worldIssuer) {
-			as.change = func(a map[string]any) { a["issued_token_type"] = "urn:ietf:params:oauth:token-type:refresh_token" }
+		{"invalid target", "alice", func(_ *world, as *issuer.Issuer) { as.TokenError = func(url.Values) string { return "invalid_target" } }, oauth.ErrRefused, "(invalid_target)"},
+		{"invalid request", "alice", func(_ *world, as *issuer.Issuer) {
+			as.TokenError = func(url.Values) string { return "invalid_request" }
+		}, oauth.ErrRefused, "(invalid_request)"},
+		{"denied", "alice", func(_ *world, as *issuer.Issuer) { as.TokenError = func(url.Values) string { return "access_denied" } }, oauth.ErrDenied, "(access_denied)"},
+		{"no type", "alice", func(_ *world, as *issuer.Issuer) {
+			as.EditToken = func(a map[string]any) { delete(a, "issued_token_type") }
+		}, oauth.ErrUntrusted, `type ""`},
+		{"another type", "alice", func(_ *world, as *issuer.Issuer) {
+			as.EditToken = func(a map[string]any) { a["issued_token_type"] = "urn:ietf:params:oauth:token-type:refresh_token" }
 		}, oauth.ErrUntrusted, "refresh_token"},
-		{"no access token", "alice", func(_ *world, as *worldIssuer) {
-			as.change = func(a map[string]any) { a["issued_token_type"], a["token_type"] = typeAccessToken, "N_A" }
+		{"no access token", "alice", func(_ *world, as *issuer.Issuer) {
+			as.EditToken = func(a map[string]any) { a["issued_token_type"], a["token_type"] = typeAccessToken, "N_A" }
 		}, oauth.ErrUntrusted, `"N_A"`},
-		{"the same token", "alice-is-long-enough", func(_ *world, as *worldIssuer) {
-			as.change = func(a map[string]any) {
+		{"the same token", "alice-is-long-enough", func(_ *world, as *issuer.Issuer) {
+			as.EditToken = func(a map[string]any) {
 				a["issued_token_type"], a["access_token"] = typeAccessToken, "alice-is-long-enough"
 			}
 		}, oauth.ErrUntrusted, "the caller's own token"},
-		{"another issuer's metadata", "alice", func(_ *world, as *worldIssuer) { as.document()["issuer"] = worldSecondAS }, oauth.ErrUntrusted, "names another issuer"},
+		{"another issuer's metadata", "alice", func(_ *world, as *issuer.Issuer) { as.Document()["issuer"] = worldSecondAS }, oauth.ErrUntrusted, "names another issuer"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, as, rt := exchangeWorld(t, nil)
@@ -223,7 +227,7 @@ func TestTokenExchangeErrors(t *testing.T) {
 // nor causes a token request for each request, and that requests of one caller share an exchange.
 func TestTokenExchangeOfOne(t *testing.T) {
 	_, as, rt := exchangeWorld(t, nil)
-	as.tokenError = func(form url.Values) string {
+	as.TokenError = func(form url.Values) string {
 		if form.Get("subject_token") == "revoked" {
 			return "invalid_request"
 		}
@@ -240,7 +244,7 @@ func TestTokenExchangeOfOne(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(as.asked); n != 3 {
+	if n := len(as.Asked); n != 3 {
 		t.Errorf("%d exchanges, want 3", n)
 	}
 }
@@ -255,7 +259,7 @@ func TestTokenExchangeMemory(t *testing.T) {
 	}
 	mustPostAs(t, callerWith(t.Context(), "4095"), rt)
 	mustPostAs(t, first, rt)
-	if n := len(as.asked); n != 4098 {
+	if n := len(as.Asked); n != 4098 {
 		t.Errorf("%d exchanges, want 4098: the first token is evicted, the last is not", n)
 	}
 }
@@ -279,7 +283,7 @@ func TestTokenExchangeOptions(t *testing.T) {
 // TestTokenExchangeDPoP checks that exchanged tokens can be bound to a key.
 func TestTokenExchangeDPoP(t *testing.T) {
 	w, as, rt := exchangeWorld(t, func(o *oauth.ClientOptions, _ *oauth.TokenExchange) { o.DPoP = oauth.DPoPOn })
-	as.document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
+	as.Document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
 	mustPostAs(t, callerWith(t.Context(), "alice"), rt)
 	if h := w.sent[0].Get("Authorization"); !strings.HasPrefix(h, "DPoP ") {
 		t.Errorf("got %q", h)

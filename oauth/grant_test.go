@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
@@ -42,18 +43,18 @@ func TestClientCredentials(t *testing.T) {
 		t.Run(tt.method, func(t *testing.T) {
 			w := newWorld(t)
 			as := w.as[worldAS]
-			as.document()["token_endpoint_auth_methods_supported"] = []string{tt.method}
-			as.key = key.Key.Public().(*ecdsa.PublicKey)
-			as.clients["robot:1"] = "SECRET: %&="
-			as.refresh = false
-			delete(as.document(), "authorization_endpoint")
-			delete(as.document(), "code_challenge_methods_supported")
+			as.AuthMethods(tt.method)
+			as.ClientKey = key.Key.Public().(*ecdsa.PublicKey)
+			as.Clients["robot:1"] = "SECRET: %&="
+			as.Refresh = false
+			delete(as.Document(), "authorization_endpoint")
+			delete(as.Document(), "code_challenge_methods_supported")
 			rt := w.transport(func(o *oauth.ClientOptions) {
 				o.Grant, o.ClientID, o.ClientIssuer, o.Scopes = oauth.ClientCredentials{}, "robot:1", worldAS, []string{"a", "offline_access"}
 				tt.change(o)
 			})
 			mustPost(t, rt)
-			form := as.asked[0]
+			form := as.Asked[0]
 			if form.Get("grant_type") != "client_credentials" || form.Get("resource") != worldServer || form.Get("scope") != "a" {
 				t.Errorf("got %v", form)
 			}
@@ -69,15 +70,15 @@ func TestCredentialsAreOfOneIssuer(t *testing.T) {
 	for _, issuer := range []string{worldSecondAS, worldAS + "/", oauth.TrustFirstIssuer} {
 		w := newWorld(t)
 		for _, as := range w.as {
-			as.clients["robot"] = "s"
-			as.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+			as.Clients["robot"] = "s"
+			as.AuthMethods("client_secret_basic")
 		}
 		rt := w.transport(func(o *oauth.ClientOptions) {
 			o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = oauth.ClientCredentials{}, "robot", auth.NewSecret("s"), issuer
 		})
 		if issuer == oauth.TrustFirstIssuer {
 			mustPost(t, rt)
-			w.accept = worldSecondAS
+			w.accept = w.as[worldSecondAS]
 			w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)["authorization_servers"] = []string{worldSecondAS}
 		}
 		if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrUntrusted) {
@@ -93,9 +94,9 @@ func TestJWTBearer(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		w := newWorld(t)
 		as := w.as[worldAS]
-		as.clients[""] = ""
+		as.Clients[""] = ""
 		if refused {
-			as.tokenError = func(url.Values) string { return "invalid_grant" }
+			as.TokenError = func(url.Values) string { return "invalid_grant" }
 		}
 		var asked []oauth.AssertionRequest
 		rt := w.transport(func(o *oauth.ClientOptions) {
@@ -118,7 +119,7 @@ func TestJWTBearer(t *testing.T) {
 		if diff := cmp.Diff(want, asked); diff != "" {
 			t.Error(diff)
 		}
-		if f := as.asked; len(f) != 1 || f[0].Get("assertion") != "SECRET-assertion" || f[0].Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
+		if f := as.Asked; len(f) != 1 || f[0].Get("assertion") != "SECRET-assertion" || f[0].Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 			t.Errorf("got %v", f)
 		}
 	}
@@ -128,15 +129,15 @@ func TestEnterpriseManaged(t *testing.T) {
 	for _, issued := range []string{"urn:ietf:params:oauth:token-type:id-jag", "urn:ietf:params:oauth:token-type:access_token"} {
 		w := newWorld(t)
 		as := w.as[worldAS]
-		as.clients["app"] = "s"
-		as.document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
+		as.Clients["app"] = "s"
+		as.AuthMethods("client_secret_basic")
 		var exchange url.Values
 		w.odd[worldIDP+"/token"] = func(out http.ResponseWriter, req *http.Request) {
 			if err := req.ParseForm(); err != nil {
 				t.Error(err)
 			}
 			exchange = req.PostForm
-			say(out, http.StatusOK, map[string]any{"access_token": "SECRET-id-jag", "issued_token_type": issued, "token_type": "N_A"})
+			issuer.Respond(out, http.StatusOK, map[string]any{"access_token": "SECRET-id-jag", "issued_token_type": issued, "token_type": "N_A"})
 		}
 		rt := w.transport(func(o *oauth.ClientOptions) {
 			o.ClientID, o.ClientSecret, o.ClientIssuer = "app", auth.NewSecret("s"), worldAS
@@ -147,8 +148,8 @@ func TestEnterpriseManaged(t *testing.T) {
 			}
 		})
 		if issued != "urn:ietf:params:oauth:token-type:id-jag" {
-			if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrUntrusted) || len(as.asked) != 0 {
-				t.Errorf("got %v and %v", err, as.asked)
+			if _, err := post(t.Context(), rt); !errors.Is(err, oauth.ErrUntrusted) || len(as.Asked) != 0 {
+				t.Errorf("got %v and %v", err, as.Asked)
 			}
 			continue
 		}
@@ -165,15 +166,15 @@ func TestEnterpriseManaged(t *testing.T) {
 		if diff := cmp.Diff(want, exchange); diff != "" {
 			t.Error(diff)
 		}
-		if as.asked[0].Get("assertion") != "SECRET-id-jag" {
-			t.Errorf("got %v", as.asked[0])
+		if as.Asked[0].Get("assertion") != "SECRET-id-jag" {
+			t.Errorf("got %v", as.Asked[0])
 		}
 	}
 }
 
 func TestPreissued(t *testing.T) {
 	w := newWorld(t)
-	w.tokens["second"] = worldToken{issuer: worldAS, resource: worldServer}
+	w.as[worldAS].Tokens["second"] = issuer.Token{Resource: worldServer}
 	texts := []string{"first", "second"}
 	rt := w.transport(func(o *oauth.ClientOptions) {
 		o.Grant = oauth.Preissued{Token: func(context.Context) (auth.Secret, error) {
@@ -185,7 +186,7 @@ func TestPreissued(t *testing.T) {
 		}}
 	})
 	mustPost(t, rt)
-	clear(w.tokens)
+	w.revoke()
 	resp, err := post(t.Context(), rt)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		t.Errorf("got %v, %v", resp, err)

@@ -13,21 +13,22 @@ import (
 	"time"
 
 	"mcpwire/internal/base/userwait"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
 // refreshing returns a world with refresh tokens.
 func refreshing(t *testing.T) *world {
 	w := newWorld(t)
-	w.as[worldAS].refresh = true
+	w.as[worldAS].Refresh = true
 	return w
 }
 
 // lastForm returns the last form that the token endpoint got.
-func (s *worldIssuer) lastForm() url.Values {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked[len(s.asked)-1]
+func lastForm(i *issuer.Issuer) url.Values {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
+	return i.Asked[len(i.Asked)-1]
 }
 
 // Spec: C131 C159 C160
@@ -43,13 +44,13 @@ func TestRefresh(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		// The refresh token is sent to its own issuer, whatever the metadata says now.
-		w.as[worldAS].document()["token_endpoint"] = "https://evil.example.com/token"
+		w.as[worldAS].Document()["token_endpoint"] = "https://evil.example.com/token"
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() { mustPost(t, rt) })
 		}
 		wg.Wait()
-		form := w.as[worldAS].lastForm()
+		form := lastForm(w.as[worldAS])
 		if w.count("/token") != 2 || form.Get("grant_type") != "refresh_token" || form.Get("resource") != worldServer {
 			t.Errorf("got %d token requests, the last %v", w.count("/token"), form)
 		}
@@ -64,9 +65,7 @@ func TestRefreshAtUnauthorized(t *testing.T) {
 	w := refreshing(t)
 	rt := w.transport(nil)
 	mustPost(t, rt)
-	w.mu.Lock()
-	clear(w.tokens)
-	w.mu.Unlock()
+	w.revoke()
 	mustPost(t, rt)
 	if w.count("/authorize") != 1 || w.count("/token") != 2 {
 		t.Errorf("got %v", w.requests())
@@ -97,7 +96,7 @@ func TestRefreshFails(t *testing.T) {
 				rt := w.transport(nil)
 				mustPost(t, rt)
 				<-time.After(tt.wait)
-				as.tokenError = func(url.Values) string { return tt.code }
+				as.TokenError = func(url.Values) string { return tt.code }
 				if tt.code == "down" {
 					w.odd[worldAS+"/token"] = func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(503) }
 				}
@@ -106,19 +105,17 @@ func TestRefreshFails(t *testing.T) {
 						t.Errorf("got %v, want %v", err, tt.want)
 					}
 				}
-				if len(as.authorized) != tt.authorized || len(as.asked) != tt.asked {
-					t.Errorf("got %d authorizations and %d token requests", len(as.authorized), len(as.asked))
+				if len(as.Authorized) != tt.authorized || len(as.Asked) != tt.asked {
+					t.Errorf("got %d authorizations and %d token requests", len(as.Authorized), len(as.Asked))
 				}
 				// After that the old refresh token still works, unless it is invalid.
-				as.tokenError = nil
+				as.TokenError = nil
 				delete(w.odd, worldAS+"/token")
 				<-time.After(time.Minute)
-				w.mu.Lock()
-				clear(w.tokens)
-				w.mu.Unlock()
+				w.revoke()
 				mustPost(t, rt)
-				if want := tt.code != "invalid_grant"; (as.lastForm().Get("grant_type") == "refresh_token") != want {
-					t.Errorf("got %v in the end", as.lastForm())
+				if want := tt.code != "invalid_grant"; (lastForm(as).Get("grant_type") == "refresh_token") != want {
+					t.Errorf("got %v in the end", lastForm(as))
 				}
 			})
 		})
@@ -158,9 +155,7 @@ func TestPersistFirst(t *testing.T) {
 	}
 	rt := w.transport(func(o *oauth.ClientOptions) { o.Store = store })
 	mustPost(t, rt)
-	w.mu.Lock()
-	clear(w.tokens)
-	w.mu.Unlock()
+	w.revoke()
 	fail = broken
 	for range 2 {
 		if _, err := post(t.Context(), rt); !errors.Is(err, broken) {
@@ -190,9 +185,7 @@ func TestStoreIsShared(t *testing.T) {
 	mustPost(t, first)
 	second := process()
 	mustPost(t, second)
-	w.mu.Lock()
-	clear(w.tokens)
-	w.mu.Unlock()
+	w.revoke()
 	mustPost(t, first)
 	mustPost(t, second)
 	if w.count("/authorize") != 1 || w.count("/token") != 2 {
@@ -402,5 +395,5 @@ func TestLoginOfAnotherProcess(t *testing.T) {
 func (w *world) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.tokens)
+	w.revoke()
 }

@@ -16,15 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
 // scopesAsked returns the scopes of each authorization.
-func (s *worldIssuer) scopesAsked() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func scopesAsked(i *issuer.Issuer) []string {
+	i.Mu.Lock()
+	defer i.Mu.Unlock()
 	var out []string
-	for _, q := range s.authorized {
+	for _, q := range i.Authorized {
 		out = append(out, q.Get("scope"))
 	}
 	return out
@@ -75,16 +76,16 @@ func TestScopes(t *testing.T) {
 			}
 			prm := w.resource["/.well-known/oauth-protected-resource/mcp"].(map[string]any)
 			prm["scopes_supported"] = tt.resource
-			w.as[worldAS].document()["scopes_supported"] = tt.supported
+			w.as[worldAS].Document()["scopes_supported"] = tt.supported
 			mustPost(t, w.transport(func(o *oauth.ClientOptions) {
 				o.Scopes = tt.options
 				o.Grant = oauth.AuthorizationCode{Prompter: w.user(nil), NoOfflineAccess: tt.noOffline}
 			}))
-			if got := w.as[worldAS].scopesAsked(); !slices.Equal(got, []string{tt.want}) {
+			if got := scopesAsked(w.as[worldAS]); !slices.Equal(got, []string{tt.want}) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			// OpenID providers omit offline_access without consent.
-			consent := w.as[worldAS].authorized[0].Get("prompt") == "consent"
+			consent := w.as[worldAS].Authorized[0].Get("prompt") == "consent"
 			if want := strings.Contains(tt.want, "offline_access"); consent != want {
 				t.Errorf("asks for consent: %v, want %v", consent, want)
 			}
@@ -103,7 +104,7 @@ func TestStepUp(t *testing.T) {
 		}
 	}
 	want := []string{"basic", "basic write", "basic write admin"}
-	if diff := cmp.Diff(want, w.as[worldAS].scopesAsked()); diff != "" {
+	if diff := cmp.Diff(want, scopesAsked(w.as[worldAS])); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -162,7 +163,7 @@ func TestStepUpOperations(t *testing.T) {
 // rejecting it.
 func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int {
 	t.Helper()
-	before := len(w.as[worldAS].scopesAsked())
+	before := len(scopesAsked(w.as[worldAS]))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, worldServer, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +173,7 @@ func stepUpState(t *testing.T, w *world, rt http.RoundTripper, body string) int 
 		t.Fatalf("%.80s: got %+v, %v", body, resp, err)
 	}
 	resp.Body.Close()
-	return len(w.as[worldAS].scopesAsked()) - before
+	return len(scopesAsked(w.as[worldAS])) - before
 }
 
 // TestStepUpNames checks that requests without a message are one operation, and that the stored
@@ -214,7 +215,7 @@ func TestWithoutLogin(t *testing.T) {
 				t.Errorf("%s: got %v", when, err)
 			}
 		}
-		if got := len(w.as[worldAS].scopesAsked()); got != asked || w.count("/register") != min(asked, 1) {
+		if got := len(scopesAsked(w.as[worldAS])); got != asked || w.count("/register") != min(asked, 1) {
 			t.Errorf("%s: the user was asked %d times, want %d; %v", when, got, asked, w.requests())
 		}
 	}
@@ -253,8 +254,8 @@ func TestWithoutLoginForItself(t *testing.T) {
 	w := newWorld(t)
 	n := 0
 	w.need = func(*http.Request) []string { n++; return []string{fmt.Sprint("scope-", n)} }
-	w.as[worldAS].document()["token_endpoint_auth_methods_supported"] = []string{"client_secret_basic"}
-	w.as[worldAS].clients["c"] = "s"
+	w.as[worldAS].AuthMethods("client_secret_basic")
+	w.as[worldAS].Clients["c"] = "s"
 	rt := w.transport(func(o *oauth.ClientOptions) {
 		o.Grant, o.ClientID, o.ClientSecret, o.ClientIssuer = oauth.ClientCredentials{}, "c", auth.NewSecret("s"), worldAS
 	})
@@ -284,10 +285,10 @@ func TestStepUpForNothing(t *testing.T) {
 	w := newWorld(t)
 	w.challenge = `Bearer scope="a"`
 	w.need = func(*http.Request) []string { return []string{"a", "b"} }
-	w.as[worldAS].grant = func([]string) []string { return []string{"a"} }
-	w.as[worldAS].change = func(m map[string]any) { m["scope"] = "a b" }
+	w.as[worldAS].Grant = func([]string) []string { return []string{"a"} }
+	w.as[worldAS].EditToken = func(m map[string]any) { m["scope"] = "a b" }
 	rt := w.transport(nil)
-	if status, err := postNeeding(t.Context(), rt, ""); status != http.StatusForbidden || len(w.as[worldAS].scopesAsked()) != 1 {
+	if status, err := postNeeding(t.Context(), rt, ""); status != http.StatusForbidden || len(scopesAsked(w.as[worldAS])) != 1 {
 		t.Errorf("got %d, %v after %v", status, err, w.requests())
 	}
 }
@@ -297,7 +298,7 @@ func TestDenialIsRemembered(t *testing.T) {
 		w := newWorld(t)
 		as := w.as[worldAS]
 		w.need = needHeader
-		as.deny = "access_denied"
+		as.Deny = "access_denied"
 		c := w.client(nil)
 		rt, err := c.Transport(worldServer, w)
 		if err != nil {
@@ -308,14 +309,14 @@ func TestDenialIsRemembered(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if n := len(as.scopesAsked()); n != 1 {
+		if n := len(scopesAsked(as)); n != 1 {
 			t.Errorf("asked %d times", n)
 		}
-		as.deny = ""
+		as.Deny = ""
 		<-time.After(10 * time.Minute)
 		mustPost(t, rt)
 		// A login for more scopes for one operation: other operations continue.
-		as.deny = "access_denied"
+		as.Deny = "access_denied"
 		if _, err := postNeeding(t.Context(), rt, "write"); !errors.Is(err, oauth.ErrDenied) {
 			t.Errorf("got %v", err)
 		}
@@ -323,10 +324,10 @@ func TestDenialIsRemembered(t *testing.T) {
 			t.Errorf("got %d, %v", status, err)
 		}
 		mustPost(t, rt)
-		if n := len(as.scopesAsked()); n != 3 {
+		if n := len(scopesAsked(as)); n != 3 {
 			t.Errorf("asked %d times", n)
 		}
-		as.deny = ""
+		as.Deny = ""
 		if err := c.Forget(t.Context(), worldServer); err != nil {
 			t.Fatal(err)
 		}

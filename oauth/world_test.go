@@ -1,21 +1,17 @@
 package oauth_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
@@ -37,11 +33,11 @@ type world struct {
 	// resource is the metadata of the server by path; nil values are 404.
 	resource map[string]any
 	// as has the authorization servers by origin.
-	as map[string]*worldIssuer
+	as map[string]*issuer.Issuer
 	// need returns the scopes that a request to the MCP server needs.
 	need func(*http.Request) []string
 	// accept is the issuer whose tokens the MCP server accepts.
-	accept string
+	accept *issuer.Issuer
 	// rsNonce, if set, is the nonce that the MCP server requires in proofs.
 	rsNonce string
 	// odd replaces the handlers of URLs.
@@ -52,25 +48,32 @@ type world struct {
 	log []string
 	// sent has the headers of requests to the MCP server.
 	sent []http.Header
-	// tokens has what each access token is for.
-	tokens map[string]worldToken
-}
-
-type worldToken struct {
-	issuer, resource string
-	scopes           []string
-	jkt              string
 }
 
 // newWorld returns a world without faults.
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, challenge: "default", accept: worldAS, tokens: map[string]worldToken{}, odd: map[string]http.HandlerFunc{}}
+	w := &world{t: t, challenge: "default", odd: map[string]http.HandlerFunc{}}
 	w.resource = map[string]any{
 		"/.well-known/oauth-protected-resource/mcp": map[string]any{"resource": worldServer, "authorization_servers": []string{worldAS}},
 	}
-	w.as = map[string]*worldIssuer{worldAS: newWorldIssuer(w, worldAS), worldSecondAS: newWorldIssuer(w, worldSecondAS)}
+	w.as = map[string]*issuer.Issuer{worldAS: w.newIssuer(worldAS), worldSecondAS: w.newIssuer(worldSecondAS)}
+	w.accept = w.as[worldAS]
 	w.need = func(*http.Request) []string { return nil }
 	return w
+}
+
+// newIssuer returns an authorization server that fails the test if the client does anything wrong.
+func (w *world) newIssuer(origin string) *issuer.Issuer {
+	i := issuer.New(origin)
+	i.Errorf = w.t.Errorf
+	return i
+}
+
+// revoke revokes all access tokens that the MCP server accepts.
+func (w *world) revoke() {
+	w.accept.Mu.Lock()
+	defer w.accept.Mu.Unlock()
+	clear(w.accept.Tokens)
 }
 
 // client returns a client of this world.
@@ -167,21 +170,10 @@ func (w *world) requests() []string {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := req.Context().Err(); err != nil {
-		return nil, err
-	}
-	var body []byte
-	if req.Body != nil {
-		var err error
-		if body, err = io.ReadAll(req.Body); err != nil {
-			return nil, err
-		}
-		req.Body.Close()
-	}
-	in := req.Clone(req.Context())
-	in.Body = io.NopCloser(bytes.NewReader(body))
-	in.RequestURI = req.URL.RequestURI()
+func (w *world) RoundTrip(req *http.Request) (*http.Response, error) { return issuer.RoundTrip(w, req) }
+
+// ServeHTTP implements http.Handler.
+func (w *world) ServeHTTP(out http.ResponseWriter, req *http.Request) {
 	bare := *req.URL
 	bare.RawQuery = ""
 	w.mu.Lock()
@@ -192,29 +184,19 @@ func (w *world) RoundTrip(req *http.Request) (*http.Response, error) {
 	odd := w.odd[bare.String()]
 	w.mu.Unlock()
 
-	out := httptest.NewRecorder()
 	origin := req.URL.Scheme + "://" + req.URL.Host
 	switch {
 	case odd != nil:
-		odd(out, in)
+		odd(out, req)
 	case w.as[origin] != nil:
-		w.as[origin].ServeHTTP(out, in)
+		w.as[origin].ServeHTTP(out, req)
 	case strings.HasPrefix(bare.String(), worldServer):
-		w.serveMCP(out, in)
+		w.serveMCP(out, req)
 	case w.resource[bare.Path] != nil:
-		say(out, http.StatusOK, w.resource[bare.Path])
+		issuer.Respond(out, http.StatusOK, w.resource[bare.Path])
 	default:
-		http.NotFound(out, in)
+		http.NotFound(out, req)
 	}
-	resp := out.Result()
-	resp.Request = req
-	return resp, nil
-}
-
-func say(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v)
 }
 
 // serveMCP echoes the body of requests with a valid token.
@@ -222,22 +204,24 @@ func (w *world) serveMCP(out http.ResponseWriter, req *http.Request) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	scheme, text, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	token, ok := w.tokens[text]
+	w.accept.Mu.Lock()
+	token, ok := w.accept.Tokens[text]
+	w.accept.Mu.Unlock()
 	challenge := w.challenge
 	if challenge == "default" {
 		challenge = `Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"`
 	}
-	if !ok || token.issuer != w.accept || token.resource != worldServer || (token.jkt != "") != (scheme == "DPoP") {
+	if !ok || token.Resource != worldServer || (token.Key != "") != (scheme == "DPoP") {
 		if challenge != "" {
 			out.Header().Set("WWW-Authenticate", challenge)
 		}
 		out.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	if token.jkt != "" {
-		claims, jkt := checkProof(w.t, req, text)
-		if jkt != token.jkt {
-			w.t.Errorf("proof by %s, token for %s", jkt, token.jkt)
+	if token.Key != "" {
+		claims, key, err := issuer.CheckProof(req, worldServer, text)
+		if err != nil || key != token.Key {
+			w.t.Errorf("proof by %s, token for %s: %v", key, token.Key, err)
 		}
 		if claims["nonce"] != w.rsNonce && w.rsNonce != "" {
 			out.Header().Set("WWW-Authenticate", `DPoP error="use_dpop_nonce"`)
@@ -247,17 +231,11 @@ func (w *world) serveMCP(out http.ResponseWriter, req *http.Request) {
 		}
 	}
 	for _, s := range w.need(req) {
-		if !slices.Contains(token.scopes, s) {
+		if !slices.Contains(token.Scopes, s) {
 			out.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+strings.Join(w.need(req), " ")+`"`)
 			out.WriteHeader(http.StatusForbidden)
 			return
 		}
 	}
 	io.Copy(out, req.Body)
-}
-
-// pkce returns the challenge for a verifier.
-func pkce(verifier string) string {
-	sum := sha256.Sum256([]byte(verifier))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
 }

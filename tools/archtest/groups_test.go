@@ -97,6 +97,7 @@ var modules = map[string][]string{
 	"internal/proc/filelock":            {"golang.org/x/sys"},
 	"internal/proc/inuse":               {"golang.org/x/sys"},
 	"internal/proc/procgroup":           {"golang.org/x/sys"},
+	"internal/test/issuer":              {"github.com/go-jose/go-jose/v4"},
 	"cmd/internal/proxy/endpoint":       {"golang.org/x/sys"},
 	"cmd/internal/proxy/gateway/config": {"go.yaml.in/yaml/v4"},
 	"cmd/internal/proxy/gateway/policy": {"golang.org/x/time/rate"},
