@@ -8,11 +8,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"mcpwire/bridge"
 	"mcpwire/client"
+	"mcpwire/internal/test/buffer"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/mcptest"
@@ -31,24 +31,6 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	}
 	os.Exit(m.Run())
-}
-
-// A lockedBuffer is a buffer for concurrent writers.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // newServer returns a server that speaks one revision only.
@@ -150,7 +132,7 @@ func TestStderr(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, show := range []bool{false, true} {
-		var stderr lockedBuffer
+		var stderr buffer.Buffer
 		cmd := stdio.Command(self)
 		cmd.Env = []string{runFailing + "=1"}
 		cmd.Stderr = &stderr

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -14,7 +15,7 @@ func TestConnect(t *testing.T) {
 	cmd := helperCommand(t, "exit", "3", "last output")
 	cmd.Framing = jsonrpc.FramingAuto
 	for range 2 {
-		within(t, "the exchange", func() {
+		wait.Within(t, "the exchange", func() {
 			f, err := cmd.Connect(t.Context())
 			if err != nil {
 				t.Error(err)
@@ -47,7 +48,7 @@ func TestConnect(t *testing.T) {
 func TestConnectFraming(t *testing.T) {
 	cmd := helperCommand(t, "cat")
 	cmd.Framing, cmd.MaxFrame = jsonrpc.FramingHeader, 10
-	within(t, "the exchange", func() {
+	wait.Within(t, "the exchange", func() {
 		f, err := cmd.Connect(t.Context())
 		if err != nil {
 			t.Error(err)

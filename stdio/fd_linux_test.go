@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"mcpwire/internal/test/wait"
 )
 
 // transports create a pair of connected files, r and w.
@@ -167,10 +169,10 @@ func TestInputStop(t *testing.T) {
 			ended <- err
 		}()
 		if f, ok := in.(*fdInput); ok {
-			eventually(t, "blocked read", func() bool { return blocked(tid.Load(), f.idling.Load()) })
+			wait.Until(t, "blocked read", func() bool { return blocked(tid.Load(), f.idling.Load()) })
 		}
 		in.stop()
-		within(t, "read", func() {
+		wait.Within(t, "read", func() {
 			if err := <-ended; err != io.EOF {
 				t.Errorf("the pending read returned %v, want io.EOF", err)
 			}
@@ -220,7 +222,7 @@ func TestInputStopRace(t *testing.T) {
 				} else {
 					in.stop()
 				}
-				within(t, "read", func() {
+				wait.Within(t, "read", func() {
 					if err := <-ended; err != io.EOF {
 						t.Errorf("got %v, want io.EOF", err)
 					}
@@ -358,7 +360,7 @@ func TestIdleIsNotPolled(t *testing.T) {
 			check("at first", false)
 			var wg sync.WaitGroup
 			wg.Go(func() { in.Read(buf) })
-			eventually(t, "waiting read", func() bool {
+			wait.Until(t, "waiting read", func() bool {
 				watched := polledFDs(t)
 				return watched[in.fd] || watched[in.nonblockFD]
 			})
@@ -479,7 +481,7 @@ func TestOutputWrites(t *testing.T) {
 func TestOutputTryWriteDoesNotWait(t *testing.T) {
 	eachOutput(t, func(t *testing.T, out output, _, _ *os.File) {
 		line := bytes.Repeat([]byte("x"), pipeBuf)
-		within(t, "tryWrite", func() {
+		wait.Within(t, "tryWrite", func() {
 			for range 20_000 {
 				n, err := out.tryWrite(line)
 				if err != nil {
@@ -505,7 +507,7 @@ func countCalls(t *testing.T, kind string, f func() error) (calls func() int, do
 		tid.Store(int64(unix.Gettid()))
 		ended <- f()
 	}()
-	eventually(t, "thread", func() bool { return tid.Load() != 0 })
+	wait.Until(t, "thread", func() bool { return tid.Load() != 0 })
 	return func() int {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/io", tid.Load()))
 		if err != nil {
@@ -527,7 +529,7 @@ func TestUnpollable(t *testing.T) {
 		started := time.Now()
 		before := calls()
 		n := 0
-		eventually(t, "three calls", func() bool { n = calls() - before; return n >= 3 })
+		wait.Until(t, "three calls", func() bool { n = calls() - before; return n >= 3 })
 		if limit := int(time.Since(started)/(retryInterval*time.Millisecond)) + 1; n > limit {
 			t.Errorf("%d calls in %v, want at most %d", n, time.Since(started), limit)
 		}
@@ -617,7 +619,7 @@ func TestOutputCloseInterrupts(t *testing.T) {
 			}()
 			<-full
 			out.Close()
-			within(t, "Write", func() {
+			wait.Within(t, "Write", func() {
 				if err := <-ended; err == nil {
 					t.Error("a write that nobody reads succeeded")
 				}

@@ -3,10 +3,8 @@ package stdio
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
@@ -29,25 +27,6 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// testTimeout is how long tests wait for events that should happen at once.
-const testTimeout = 20 * time.Second
-
-// within fails the test if f does not return within testTimeout.
-func within(t *testing.T, what string, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(testTimeout):
-		buf := make([]byte, 1<<20)
-		t.Fatalf("%s takes too long\n%s", what, buf[:runtime.Stack(buf, true)])
-	}
 }
 
 // helperCommand returns the Cmd of a helper.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"mcpwire/internal/test/wait"
 )
 
 // TestParentDeath checks that a server ends when its parent is killed.
@@ -34,5 +36,5 @@ func TestParentDeath(t *testing.T) {
 	}
 	unix.Kill(cmd.Process.Pid, unix.SIGKILL)
 	cmd.Wait()
-	eventually(t, "end of the orphan", func() bool { return !alive(pid) })
+	wait.Until(t, "end of the orphan", func() bool { return !alive(pid) })
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"mcpwire/internal/proc/procgroup"
+	"mcpwire/internal/test/buffer"
+	"mcpwire/internal/test/wait"
 
 	"golang.org/x/sys/unix"
 )
@@ -137,7 +139,7 @@ func startHelper(t *testing.T, name string, args ...string) *Process {
 
 func wantLine(t *testing.T, r *bufio.Reader, want string) {
 	t.Helper()
-	within(t, "line "+want, func() {
+	wait.Within(t, "line "+want, func() {
 		if got, err := r.ReadString('\n'); got != want+"\n" || err != nil {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
@@ -181,7 +183,7 @@ func TestProcessExit(t *testing.T) {
 			} else {
 				io.WriteString(p, "go\n")
 			}
-			within(t, "end", func() {
+			wait.Within(t, "end", func() {
 				_, readErr := r.ReadByte()
 				waitErr, closeErr := p.Wait(), p.Close()
 				if tt.clean {
@@ -216,7 +218,7 @@ func TestProcessKilledDuringCall(t *testing.T) {
 	}()
 	unix.Kill(p.Pid(), unix.SIGKILL)
 	begin := time.Now()
-	within(t, "read", func() {
+	wait.Within(t, "read", func() {
 		err := <-ended
 		var exit *ExitError
 		if !errors.As(err, &exit) || exit.Signal != syscall.SIGKILL || exit.Code != -1 {
@@ -228,7 +230,7 @@ func TestProcessKilledDuringCall(t *testing.T) {
 		t.Errorf("the read failed after %v", d)
 	}
 	// a process that another test is starting may hold the pipe for a moment
-	eventually(t, "failing write", func() bool {
+	wait.Until(t, "failing write", func() bool {
 		_, err := p.Write([]byte("x"))
 		return errors.As(err, new(*ExitError))
 	})
@@ -236,7 +238,7 @@ func TestProcessKilledDuringCall(t *testing.T) {
 
 func TestProcessNoise(t *testing.T) {
 	t.Parallel()
-	var forwarded lockedBuffer
+	var forwarded buffer.Buffer
 	c := helperCommand(t, "noise")
 	c.Stderr = &forwarded
 	p, err := c.Start(t.Context())
@@ -258,23 +260,6 @@ func TestProcessNoise(t *testing.T) {
 	}
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // TestProcessStuckForward checks that a blocked Stderr writer does not block the server.
 func TestProcessStuckForward(t *testing.T) {
 	t.Parallel()
@@ -288,7 +273,7 @@ func TestProcessStuckForward(t *testing.T) {
 	}
 	io.WriteString(p, "hello\n")
 	wantLine(t, bufio.NewReader(p), "hello")
-	within(t, "Close", func() { p.Close() })
+	wait.Within(t, "Close", func() { p.Close() })
 }
 
 func TestProcessTermination(t *testing.T) {
@@ -320,7 +305,7 @@ func TestProcessTermination(t *testing.T) {
 					}
 				})
 			}
-			within(t, "Close", wg.Wait)
+			wait.Within(t, "Close", wg.Wait)
 			if alive(p.Pid()) {
 				t.Error("still alive")
 			}
@@ -331,7 +316,7 @@ func TestProcessTermination(t *testing.T) {
 func TestProcessCloseDrains(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "late")
-	within(t, "Close", func() {
+	wait.Within(t, "Close", func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
@@ -346,7 +331,7 @@ func TestProcessCloseWriteThenRead(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "late")
 	p.CloseWrite()
-	within(t, "reading", func() {
+	wait.Within(t, "reading", func() {
 		b, err := io.ReadAll(p)
 		if len(b) != 100*5001 || err != nil {
 			t.Errorf("read %d bytes, %v", len(b), err)
@@ -371,7 +356,7 @@ func TestProcessGrandchildIsKilled(t *testing.T) {
 			pid := childPid(t, p)
 			begin := time.Now()
 			end(p)
-			within(t, "read", func() {
+			wait.Within(t, "read", func() {
 				_, err := r.ReadByte()
 				if err == nil {
 					t.Error("still readable")
@@ -381,14 +366,14 @@ func TestProcessGrandchildIsKilled(t *testing.T) {
 			if d := time.Since(begin); d > time.Second {
 				t.Errorf("took %v", d)
 			}
-			eventually(t, "end of the grandchild", func() bool { return !alive(pid) })
+			wait.Until(t, "end of the grandchild", func() bool { return !alive(pid) })
 		})
 	}
 }
 
 // childPid returns the pid that a helper prints for its child.
 func childPid(t *testing.T, p *Process) (pid int) {
-	eventually(t, "pid", func() bool {
+	wait.Until(t, "pid", func() bool {
 		n, _ := fmt.Sscanf(p.Stderr(), "child %d\n", &pid)
 		return n == 1
 	})
@@ -406,7 +391,7 @@ func TestProcessPipeHeldByDescendant(t *testing.T) {
 	defer unix.Kill(pid, unix.SIGKILL)
 	io.WriteString(p, "answer this\n")
 	wantLine(t, r, "answer this")
-	within(t, "read", func() {
+	wait.Within(t, "read", func() {
 		var exit *ExitError
 		if _, err := r.ReadByte(); !errors.As(err, &exit) || exit.Signal != syscall.SIGKILL {
 			t.Errorf("got %v", err)
@@ -421,7 +406,7 @@ func TestProcessPipeHeldByDescendant(t *testing.T) {
 func TestProcessClosesOutputOnly(t *testing.T) {
 	t.Parallel()
 	p := startHelper(t, "mute")
-	within(t, "read", func() {
+	wait.Within(t, "read", func() {
 		_, err := p.Read(make([]byte, 1))
 		if !errors.Is(err, errStillRunning) {
 			t.Errorf("got %v", err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -101,7 +102,7 @@ func (p *peer) send(do, text string) {
 // want checks the next reply. An empty reply stands for the end of output.
 func (p *peer) want(done string) {
 	p.t.Helper()
-	within(p.t, "reply "+done, func() {
+	wait.Within(p.t, "reply "+done, func() {
 		line, err := p.r.ReadString('\n')
 		if done == "" {
 			if err == nil || line != "" {
@@ -192,7 +193,7 @@ func TestServeClientStopsReading(t *testing.T) {
 	p := newPeer(t, inW, outR)
 	p.send("wait", "")
 	p.send("cancelled", "")
-	within(t, "Serve", func() {
+	wait.Within(t, "Serve", func() {
 		if err := (&Config{Stdin: inR, Stdout: outW}).Serve(t.Context(), srv); err != nil {
 			t.Errorf("Serve returned %v, want nil: the client is gone", err)
 		}
@@ -210,7 +211,7 @@ func TestServeAbandonsStuckServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	_, ended := serveHere(t, ctx, &Config{StopTimeout: time.Millisecond, Logger: slog.New(h)}, srv)
 	cancel()
-	within(t, "Serve", func() {
+	wait.Within(t, "Serve", func() {
 		if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "did not stop within 1ms") {
 			t.Errorf("Serve returned %v", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -118,7 +119,7 @@ func (s *servedChild) end() string {
 	s.t.Helper()
 	s.w.Close()
 	s.want("")
-	within(s.t, "exit", func() {
+	wait.Within(s.t, "exit", func() {
 		if err := s.p.Wait(); err != nil {
 			s.t.Errorf("%v", err)
 		}
@@ -132,7 +133,7 @@ func TestServeGuardsStdout(t *testing.T) {
 	s := serveChild(t)
 	warned := func(parts ...string) {
 		t.Helper()
-		eventually(t, "warning", func() bool { return strings.Contains(s.p.Stderr(), parts[0]) })
+		wait.Until(t, "warning", func() bool { return strings.Contains(s.p.Stderr(), parts[0]) })
 		wantContains(t, "stderr", s.p.Stderr(), parts...)
 	}
 	s.send("println", "a stray line")
@@ -195,7 +196,7 @@ func TestServeRestores(t *testing.T) {
 		s.send("fail", "x")
 		s.w.Write([]byte("rest"))
 		s.w.Close()
-		within(t, "output", func() {
+		wait.Within(t, "output", func() {
 			if got, _ := s.r.ReadString(0); !strings.HasPrefix(got, "afterwards: ") {
 				t.Errorf("got %q", got)
 			}
@@ -213,7 +214,7 @@ func TestServeSignal(t *testing.T) {
 		syscall.Kill(s.p.Pid(), sig) // with an open stdin
 		s.want("drained")
 		s.want("")
-		within(t, "exit", func() { s.p.Wait() })
+		wait.Within(t, "exit", func() { s.p.Wait() })
 		if got := s.p.exit.Code; got != 0 {
 			t.Errorf("%v: status %d: %v", sig, got, s.p.exit)
 		}
@@ -232,7 +233,7 @@ func TestServeSignalWhileIdle(t *testing.T) {
 			s.want("x")
 			syscall.Kill(s.p.Pid(), syscall.SIGTERM)
 			s.want("")
-			within(t, "exit", func() { s.p.Wait() })
+			wait.Within(t, "exit", func() { s.p.Wait() })
 			if got := s.p.exit.Code; got != 0 {
 				t.Errorf("status %d: %v", got, s.p.exit)
 			}
@@ -243,7 +244,7 @@ func TestServeSignalWhileIdle(t *testing.T) {
 			s := open(t, "conn")
 			for range 3 {
 				io.WriteString(s.w, `{"jsonrpc":"2.0","id":1,"method":"nothing"}`+"\n")
-				within(t, "reply", func() {
+				wait.Within(t, "reply", func() {
 					if line, err := s.r.ReadString('\n'); err != nil || !strings.Contains(line, "-32601") {
 						t.Errorf("got %q, %v", line, err)
 					}
@@ -252,7 +253,7 @@ func TestServeSignalWhileIdle(t *testing.T) {
 			begin := time.Now()
 			syscall.Kill(s.p.Pid(), syscall.SIGTERM)
 			s.want("")
-			within(t, "exit", func() { s.p.Wait() })
+			wait.Within(t, "exit", func() { s.p.Wait() })
 			if got := s.p.exit.Code; got != 0 {
 				t.Errorf("status %d: %v", got, s.p.exit)
 			}
@@ -280,7 +281,7 @@ func TestServeSecondSignal(t *testing.T) {
 		syscall.Kill(s.p.Pid(), syscall.SIGTERM)
 		s.want("stubborn")
 		syscall.Kill(s.p.Pid(), tt.signal)
-		within(t, "exit", func() { s.p.Wait() })
+		wait.Within(t, "exit", func() { s.p.Wait() })
 		if got := s.p.exit; got.Code != tt.status {
 			t.Errorf("%v: status %d, want %d: %v", tt.signal, got.Code, tt.status, got)
 		}
@@ -293,7 +294,7 @@ func TestServeSignalTimeout(t *testing.T) {
 	s.send("", "x")
 	s.want("x")
 	syscall.Kill(s.p.Pid(), syscall.SIGTERM)
-	within(t, "exit", func() { s.p.Wait() })
+	wait.Within(t, "exit", func() { s.p.Wait() })
 	if got := s.p.exit.Code; got != 1 {
 		t.Errorf("status %d: %v", got, s.p.exit)
 	}
@@ -338,7 +339,7 @@ func TestServeDrainTimeout(t *testing.T) {
 					t.Errorf("got %s, want %s", got[i], want)
 				}
 			}
-			within(t, "exit", func() { s.p.Wait() })
+			wait.Within(t, "exit", func() { s.p.Wait() })
 			if got := s.p.exit.Code; got != 1 {
 				t.Errorf("status %d: %v", got, s.p.exit)
 			}
@@ -374,7 +375,7 @@ func TestServeSurvivesSIGPIPE(t *testing.T) {
 	out.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	eventually(t, "exit", func() bool {
+	wait.Until(t, "exit", func() bool {
 		// A process that another test is starting may hold out open for a moment, so one reply is
 		// not enough.
 		io.WriteString(in, "{}\n")
@@ -410,7 +411,7 @@ func TestServeStderrUnread(t *testing.T) {
 	}
 	in.Close()
 	s.want("")
-	within(t, "exit", func() {
+	wait.Within(t, "exit", func() {
 		if err := cmd.Wait(); err != nil {
 			t.Error(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/pipes"
 	"mcpwire/streamable"
 )
 
@@ -56,10 +56,10 @@ func newFakeServer(t testing.TB, answers map[string]http.HandlerFunc) *fakeServe
 // newPiped returns a fakeServer with an in-memory network, for tests in a synctest bubble.
 func newPiped(t testing.TB, answers map[string]http.HandlerFunc) *fakeServer {
 	f := &fakeServer{t: t, answers: answers}
-	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	l := pipes.Listen()
 	f.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: f}}
 	f.Server.Start()
-	f.transport = &http.Transport{DialContext: l.dial}
+	f.transport = &http.Transport{DialContext: l.DialContext}
 	return f
 }
 
@@ -68,41 +68,6 @@ func (f *fakeServer) end(c *client.Client) {
 	c.Close()
 	f.transport.CloseIdleConnections()
 	f.Server.Config.Close()
-}
-
-// pipes is an in-memory network.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.done) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	local, remote := net.Pipe()
-	select {
-	case p.conns <- remote:
-		return local, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }
 
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -11,13 +11,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/sse"
+	"mcpwire/internal/test/pipes"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -101,13 +101,9 @@ func inBubbleWith(t *testing.T, srv *server.Server, h *streamable.Handler, test 
 
 func serveInBubble(e *endpoint, h2 bool, around func(e *endpoint) http.Handler, test func(e *endpoint)) {
 	e.url = "http://localhost"
-	l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
-	e.dial = func() (net.Conn, error) {
-		local, remote := net.Pipe()
-		l.conns <- remote
-		return local, nil
-	}
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return e.dial() }}
+	l := pipes.Listen()
+	e.dial = l.Dial
+	transport := &http.Transport{DialContext: l.DialContext}
 	if h2 {
 		transport.Protocols = new(http.Protocols)
 		transport.Protocols.SetUnencryptedHTTP2(true)
@@ -137,25 +133,6 @@ func (e *endpoint) checkNothingInUse(when string) {
 		e.t.Errorf("%s there are %s", when, text)
 	}
 }
-
-// A bubbleListener is a listener of in-memory pipes.
-type bubbleListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func (l *bubbleListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *bubbleListener) Close() error   { l.once.Do(func() { close(l.done) }); return nil }
-func (l *bubbleListener) Addr() net.Addr { return &net.UnixAddr{Name: "bubbleListener", Net: "unix"} }
 
 // advance advances the clock of the bubble by d.
 func advance(d time.Duration) { <-time.After(d) }

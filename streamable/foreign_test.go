@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/internal/test/buffer"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -29,7 +30,7 @@ func TestForeignResponse(t *testing.T) {
 	} {
 		for _, version := range legacyVersions {
 			t.Run(shared.name+"/"+version, func(t *testing.T) {
-				log := new(syncBuffer)
+				log := new(buffer.Buffer)
 				shared.o.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 				start := func() *endpoint {
 					e := newEndpoint(t, shared.so, &shared.o)

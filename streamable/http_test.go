@@ -2,7 +2,6 @@ package streamable_test
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/test/pipes"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -120,15 +120,11 @@ func TestWriteTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := server.MustNew("test", "1", nil)
 		h := streamable.MustHandler(srv, nil)
-		l := &bubbleListener{conns: make(chan net.Conn), done: make(chan struct{})}
+		l := pipes.Listen()
 		web := &http.Server{Handler: h, WriteTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second}
 		served := make(chan error)
 		go func() { served <- web.Serve(l) }()
-		transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-			local, remote := net.Pipe()
-			l.conns <- remote
-			return local, nil
-		}}
+		transport := &http.Transport{DialContext: l.DialContext}
 		e := &endpoint{t: t, srv: srv, h: h, url: "http://localhost", client: &http.Client{Transport: transport}}
 		e.addSlow(40 * time.Second)
 		body, headers := callPost(1, "slow", "{}")

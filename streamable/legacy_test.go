@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -244,7 +245,7 @@ func TestStandingStream(t *testing.T) {
 			}
 		}
 		g.resp.Body.Close()
-		waitFor(t, func() bool { // until the server has noticed
+		wait.Until(t, "the server to notice", func() bool {
 			announce("y")
 			h := v.listen(last)
 			defer h.resp.Body.Close()
@@ -256,18 +257,6 @@ func TestStandingStream(t *testing.T) {
 		}
 		if got := v.do("GET", "", with(v.headers, "Accept", "application/json")); got.status != 406 {
 			t.Errorf("GET that accepts no stream: %d %s", got.status, got.body)
-		}
-	}
-}
-
-// waitFor polls until ok returns true.
-func waitFor(t *testing.T, so func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for !so() {
-		if ctx.Err() != nil {
-			t.Fatal("it never came to that")
 		}
 	}
 }

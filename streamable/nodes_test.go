@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/test/buffer"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -336,7 +337,7 @@ func TestNodeNames(t *testing.T) {
 // TestInitializedQuietly shows that there is no warning if a client confirms its session at another
 // node than the one that opened it, which is normal with several nodes.
 func TestInitializedQuietly(t *testing.T) {
-	log := new(textLog)
+	log := new(buffer.Buffer)
 	so := &server.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}
 	inNetworkOf(t, so, streamable.NewMemoryEvents(nil), 2, func(*server.Server) {}, func(_ *network, all []*endpoint) {
 		v := all[0].visit("2025-11-25", "{}", nil)
@@ -350,22 +351,4 @@ func TestInitializedQuietly(t *testing.T) {
 	if text := log.String(); strings.Contains(text, "initialized") {
 		t.Errorf("logged: %s", text)
 	}
-}
-
-// A textLog is an in-memory log.
-type textLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *textLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *textLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

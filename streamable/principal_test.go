@@ -14,6 +14,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
 	"mcpwire/server"
@@ -200,8 +201,8 @@ func TestMaxPerCaller(t *testing.T) {
 			t.Errorf("a second session: %d %s", got.status, got.body)
 		}
 		var f *eventReader
-		// the earlier one counts until the server has noticed the disconnect
-		waitFor(t, func() bool {
+		// The earlier one counts until the server has noticed the disconnect.
+		wait.Until(t, "a free stream", func() bool {
 			resp := e.start("GET", "", v.headers)
 			if resp.StatusCode == 200 {
 				f = e.flow(resp)
@@ -221,7 +222,7 @@ func TestMaxPerCaller(t *testing.T) {
 				break
 			}
 		}
-		waitFor(t, func() bool {
+		wait.Until(t, "a free stream", func() bool {
 			body, headers := modernPost(1, "subscriptions/listen", `"notifications":{}`)
 			resp := e.start("POST", body, headers)
 			resp.Body.Close()

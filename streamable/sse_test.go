@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"mcpwire/internal/test/wait"
 	"mcpwire/streamable"
 )
 
@@ -56,7 +57,7 @@ func TestSSETransport(t *testing.T) {
 		}
 	}
 	f.resp.Body.Close()
-	waitFor(t, func() bool { return e.do("POST", request(2, "ping", "{}"), nil).status == 404 })
+	wait.Until(t, "the end of the session", func() bool { return e.do("POST", request(2, "ping", "{}"), nil).status == 404 })
 }
 
 // TestNDJSON shows that several messages in one body get their responses as they are ready, in both

@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"mcpwire/internal/net/httpserve"
+	"mcpwire/internal/test/buffer"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -86,31 +86,13 @@ func wrapWriter(wrap func(http.ResponseWriter) http.ResponseWriter) func(http.Ha
 	}
 }
 
-// A syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // TestWrappedWriters shows that the ResponseWriter of a middleware does not end a call, whatever
 // methods it has: what cannot be flushed arrives with the result.
 func TestWrappedWriters(t *testing.T) {
 	for _, tt := range wrappers {
 		for _, h2 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/h2=%v", tt.name, h2), func(t *testing.T) {
-				log := new(syncBuffer)
+				log := new(buffer.Buffer)
 				e := newEndpoint(t, nil, &streamable.Options{NDJSON: true, Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 				old := e.h.SSE("/messages")
 				mux := http.NewServeMux()

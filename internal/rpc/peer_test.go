@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/test/buffer"
 	"mcpwire/internal/test/pipes"
 	"mcpwire/jsonrpc"
 
@@ -92,7 +92,7 @@ type peer struct {
 	wire string
 	conn *Conn
 	link pipes.End // the peer's end of the pipe
-	log  *logBuffer
+	log  *buffer.Buffer
 	run  chan error
 	left []byte // received bytes without the end of their message
 	gate chan struct{}
@@ -116,7 +116,7 @@ func everyMode(t *testing.T, test func(t *testing.T, p *peer), o Options, m meth
 // for the gate alone, and "slow" takes a second.
 func newPeer(t *testing.T, way runMode, wire string, o Options, m methods) *peer {
 	local, remote := pipes.Memory(0)
-	p := &peer{t: t, wire: wire, link: remote, log: new(logBuffer), run: make(chan error, 1), gate: make(chan struct{})}
+	p := &peer{t: t, wire: wire, link: remote, log: new(buffer.Buffer), run: make(chan error, 1), gate: make(chan struct{})}
 	h := &mux{way, methods{
 		"echo":  func(ctx context.Context, r *Request) (string, error) { return string(r.Params), nil },
 		"ping!": func(context.Context, *Request) (string, error) { return "{}", nil },
@@ -343,24 +343,6 @@ func (p *peer) logged(text string) {
 	if !strings.Contains(p.log.String(), text) {
 		p.t.Errorf("the log has no %q in it", text)
 	}
-}
-
-// A logBuffer is a log for concurrent writers.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // elapse advances the clock of the synctest bubble by d.

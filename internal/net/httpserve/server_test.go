@@ -18,31 +18,17 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mcpwire/internal/test/buffer"
+	"mcpwire/internal/test/pipes"
 )
 
 // A testServer is a server that listens on a TCP port of the loopback interface.
 type testServer struct {
 	t    *testing.T
 	addr string
-	log  *syncBuffer
+	log  *buffer.Buffer
 	stop func() error // cancels the context and returns the error of Serve
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // testTimeout ends a test that hangs. No test depends on its value.
@@ -54,7 +40,7 @@ func serve(t *testing.T, h http.Handler, o *Options) *testServer {
 	if o != nil {
 		opts = *o
 	}
-	s := &testServer{t: t, log: new(syncBuffer)}
+	s := &testServer{t: t, log: new(buffer.Buffer)}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	}
@@ -372,8 +358,8 @@ func TestServeNoWindow(t *testing.T) {
 		"error response":      http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotAcceptable) }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, h, &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
-				c, r := l.dial(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+			inBubble(t, h, &Options{H2C: true}, func(t *testing.T, l *pipes.Listener, stop func() error) {
+				c, r := dial(t, l, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 				// GET, http, / and :authority (RFC 7541)
 				get := append([]byte{0x82, 0x86, 0x84, 0x41, 9}, "localhost"...)
 				noWindow := h2Frame(h2Settings, 0, 0, []byte{0, 4, 0, 0, 0, 0})
@@ -423,8 +409,8 @@ func TestServeBodyReplaced(t *testing.T) {
 		r.ContentLength = 40
 		inner.ServeHTTP(w, r)
 	})
-	inBubble(t, outer, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"+strings.Repeat("x", 40))
+	inBubble(t, outer, nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		_, r := dial(t, l, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"+strings.Repeat("x", 40))
 		got := elapsed(func() {
 			readResponse(t, r)
 			checkEOF(t, r)

@@ -13,35 +13,15 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"mcpwire/internal/test/buffer"
+	"mcpwire/internal/test/pipes"
 )
 
-// A pipeListener is a listener of in-memory pipes, which use the clock of a synctest bubble.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	close(l.done)
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
 // dial opens a connection, waits until the server accepts it, and writes the request.
-func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader) {
+func dial(t *testing.T, l *pipes.Listener, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, remote := net.Pipe()
-	l.conns <- remote
+	c, _ := l.Dial()
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +30,11 @@ func (l *pipeListener) dial(t *testing.T, text string) (net.Conn, *bufio.Reader)
 }
 
 // inBubble runs a server and f in a synctest bubble.
-func inBubble(t *testing.T, h http.Handler, o *Options, test func(t *testing.T, l *pipeListener, stop func() error)) {
+func inBubble(t *testing.T, h http.Handler, o *Options, test func(t *testing.T, l *pipes.Listener, stop func() error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+		l := pipes.Listen()
 		done := make(chan error, 1)
 		go func() { done <- Serve(ctx, l, h, o) }()
 		test(t, l, func() error {
@@ -73,12 +53,12 @@ func elapsed(f func()) time.Duration {
 
 func TestServeTimeouts(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		_, r := l.dial(t, "GET / HTTP/1.1\r\nHost: loc")
+	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		_, r := dial(t, l, "GET / HTTP/1.1\r\nHost: loc")
 		if got := elapsed(func() { checkEOF(t, r) }); got != 5*time.Second {
 			t.Errorf("an incomplete header timed out after %v", got)
 		}
-		_, r = l.dial(t, getHello)
+		_, r = dial(t, l, getHello)
 		readResponse(t, r)
 		if got := elapsed(func() { checkEOF(t, r) }); got != 2*time.Minute {
 			t.Errorf("an idle connection was closed after %v", got)
@@ -108,8 +88,8 @@ func TestServeSpreadHeader(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var n atomic.Int32
-			inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
-				c, r := l.dial(t, tt.first)
+			inBubble(t, hello(&n), nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+				c, r := dial(t, l, tt.first)
 				if tt.first != "" {
 					readResponse(t, r)
 				}
@@ -151,8 +131,8 @@ func TestServeLateHeader(t *testing.T) {
 		io.WriteString(w, "hello")
 	})
 	header := "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n"
-	inBubble(t, slow, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		c, r := l.dial(t, header[:10])
+	inBubble(t, slow, nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		c, r := dial(t, l, header[:10])
 		for range 3 {
 			<-time.After(4 * time.Second)
 			go func() {
@@ -178,8 +158,8 @@ func TestServeLateHeader(t *testing.T) {
 // TestServeIdleAgain shows that the idle timeout starts again after each request.
 func TestServeIdleAgain(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		c, r := l.dial(t, getHello)
+	inBubble(t, hello(&n), nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		c, r := dial(t, l, getHello)
 		readResponse(t, r)
 		for range 5 {
 			<-time.After(119 * time.Second)
@@ -205,8 +185,8 @@ func TestServePipelined(t *testing.T) {
 		}
 		io.WriteString(w, "hello")
 	})
-	inBubble(t, slow, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		_, r := l.dial(t, getHello+getHello+getHello)
+	inBubble(t, slow, nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		_, r := dial(t, l, getHello+getHello+getHello)
 		for range 3 {
 			readResponse(t, r)
 		}
@@ -223,8 +203,8 @@ func TestServePipelined(t *testing.T) {
 // and the client does not send.
 func TestServeUnreadBody(t *testing.T) {
 	refusing := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	inBubble(t, refusing, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		_, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+	inBubble(t, refusing, nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		_, r := dial(t, l, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
 		got := elapsed(func() {
 			if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusForbidden {
 				t.Errorf("status %d", resp.StatusCode)
@@ -243,10 +223,10 @@ func TestServeUnreadBody(t *testing.T) {
 // TestServeSlowReader shows that a client that does not read a response loses its connection.
 func TestServeSlowReader(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), &Options{MaxConns: 1}, func(t *testing.T, l *pipeListener, stop func() error) {
-		slow, _ := l.dial(t, getHello)
+	inBubble(t, hello(&n), &Options{MaxConns: 1}, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		slow, _ := dial(t, l, getHello)
 		got := elapsed(func() {
-			_, r := l.dial(t, getHello) // accepted once the other connection is closed
+			_, r := dial(t, l, getHello) // accepted once the other connection is closed
 			readResponse(t, r)
 		})
 		if got != 10*time.Second || n.Load() != 2 {
@@ -273,8 +253,8 @@ func TestServeLongStream(t *testing.T) {
 			}
 		}
 	})
-	inBubble(t, stream, nil, func(t *testing.T, l *pipeListener, stop func() error) {
-		c, r := l.dial(t, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+	inBubble(t, stream, nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		c, r := dial(t, l, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
 		for range 2 {
 			if _, body := readResponse(t, r); len(body) != 100 {
 				t.Errorf("%d bytes came", len(body))
@@ -293,18 +273,18 @@ func TestServeLongStream(t *testing.T) {
 
 func TestServeMaxConns(t *testing.T) {
 	var n atomic.Int32
-	log := new(syncBuffer)
+	log := new(buffer.Buffer)
 	o := &Options{MaxConns: 2, Logger: slog.New(slog.NewTextHandler(log, nil))}
-	inBubble(t, hello(&n), o, func(t *testing.T, l *pipeListener, stop func() error) {
-		first, r := l.dial(t, getHello)
+	inBubble(t, hello(&n), o, func(t *testing.T, l *pipes.Listener, stop func() error) {
+		first, r := dial(t, l, getHello)
 		readResponse(t, r)
-		_, r = l.dial(t, getHello)
+		_, r = dial(t, l, getHello)
 		readResponse(t, r)
 		third, remote := net.Pipe()
 		defer third.Close()
 		accepted := make(chan struct{})
 		go func() {
-			l.conns <- remote
+			l.Conns <- remote
 			close(accepted)
 		}()
 		synctest.Wait()
@@ -356,9 +336,9 @@ func (s *streamHandler) Shutdown(ctx context.Context) error {
 
 func TestServeShutdown(t *testing.T) {
 	s := new(streamHandler)
-	inBubble(t, s, nil, func(t *testing.T, l *pipeListener, stop func() error) {
+	inBubble(t, s, nil, func(t *testing.T, l *pipes.Listener, stop func() error) {
 		s.end = make(chan struct{}) // must belong to the bubble
-		_, r := l.dial(t, getHello)
+		_, r := dial(t, l, getHello)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -388,9 +368,9 @@ func TestServeShutdownTimeout(t *testing.T) {
 	s := new(streamHandler)
 	// used instead of the handler's Shutdown method
 	o := &Options{MaxConns: 1, OnShutdown: func(context.Context) error { return nil }}
-	inBubble(t, s, o, func(t *testing.T, l *pipeListener, stop func() error) {
+	inBubble(t, s, o, func(t *testing.T, l *pipes.Listener, stop func() error) {
 		s.end = make(chan struct{}) // must belong to the bubble
-		_, r := l.dial(t, getHello)
+		_, r := dial(t, l, getHello)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -415,9 +395,9 @@ func TestServeShutdownTimeout(t *testing.T) {
 // not respond to pings.
 func TestServeUnresponsiveHTTP2(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipeListener, stop func() error) {
+	inBubble(t, hello(&n), &Options{H2C: true}, func(t *testing.T, l *pipes.Listener, stop func() error) {
 		settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-		c, r := l.dial(t, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+		c, r := dial(t, l, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 		go io.WriteString(c, settings)
 		got := elapsed(func() { io.Copy(io.Discard, r) })
 		if got < 45*time.Second || got > 60*time.Second {
@@ -432,11 +412,11 @@ func TestServeUnresponsiveHTTP2(t *testing.T) {
 // TestServeShutdownDelay shows that new connections are served until the shutdown delay has passed.
 func TestServeShutdownDelay(t *testing.T) {
 	var n atomic.Int32
-	inBubble(t, hello(&n), &Options{ShutdownDelay: 5 * time.Second}, func(t *testing.T, l *pipeListener, stop func() error) {
+	inBubble(t, hello(&n), &Options{ShutdownDelay: 5 * time.Second}, func(t *testing.T, l *pipes.Listener, stop func() error) {
 		stopped := make(chan error, 1)
 		go func() { stopped <- stop() }()
 		<-time.After(4 * time.Second)
-		_, r := l.dial(t, getHello)
+		_, r := dial(t, l, getHello)
 		if resp, _ := readResponse(t, r); resp.StatusCode != http.StatusOK {
 			t.Errorf("status %d before the delay has passed", resp.StatusCode)
 		}

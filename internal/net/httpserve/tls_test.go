@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"mcpwire/internal/test/buffer"
 )
 
 // writeCert writes a certificate for the loopback address and its key, with the given modification
@@ -138,7 +140,7 @@ func TestServeTLSReload(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	at := time.Now().Add(-time.Hour)
 	writeCert(t, certFile, keyFile, 1, at)
-	log := new(syncBuffer)
+	log := new(buffer.Buffer)
 	f, err := newCertFiles(certFile, keyFile, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)

@@ -1,18 +1,17 @@
 package bridge
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"mcpwire/internal/test/buffer"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 )
@@ -25,24 +24,6 @@ type deadFramer struct{ err error }
 func (f deadFramer) ReadFrame() ([]byte, error) { return nil, f.err }
 func (f deadFramer) WriteFrame([]byte) error    { return f.err }
 func (f deadFramer) Close() error               { return nil }
-
-// safeBuffer is a buffer for a logger.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
 
 // TestProcessErrors checks that remote clients get the exit status of a server's process, but not
 // its command and its standard error, which are in the log. Local clients get all of them, without
@@ -89,7 +70,7 @@ func TestProcessErrors(t *testing.T) {
 	} {
 		for _, transport := range []string{"http", "pipe"} {
 			t.Run(test.name+"/"+transport, func(t *testing.T) {
-				var log safeBuffer
+				var log buffer.Buffer
 				b := newBridge(t, &Options{
 					Remote: test.remote, Unredacted: test.unredacted, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 					Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,7 @@ import (
 	mcpclient "mcpwire/client"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/test/race"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -187,7 +187,7 @@ func TestHTTPCancel(t *testing.T) {
 	if _, err := c.CallTool(ctx, "wait", struct{}{}); err == nil {
 		t.Error("canceled call: got no error")
 	}
-	await(t, "the call to end", func() bool {
+	wait.Until(t, "the call to end", func() bool {
 		for cl := range clientsOf(b) {
 			if n := cl.inFlight(); n > 0 {
 				return false
@@ -205,16 +205,6 @@ func clientsOf(b *Bridge) map[*client]struct{} {
 		all[cl] = struct{}{}
 	}
 	return all
-}
-
-// await waits until a condition is true, and fails after a minute.
-func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !condition(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("timeout while waiting for %s", what)
-		}
-	}
 }
 
 const httpInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`

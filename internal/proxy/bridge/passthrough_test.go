@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/test/buffer"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -57,7 +59,7 @@ func TestMalformedItems(t *testing.T) {
 		"translated":   {"", strings.Replace(list, "}", `,"params":{`+inputMeta+`}}}`, 1), `{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{` + inputMeta + `}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log safeBuffer
+			var log buffer.Buffer
 			f := newFakeServer(t)
 			b := f.bridge(&Options{ServerEra: EraLegacy, DrainTimeout: time.Nanosecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			client, _ := dialPipe(t, b)
@@ -89,7 +91,7 @@ func TestMalformedItems(t *testing.T) {
 // TestUnmatchedResponses checks that a response with another spelling of its id, or that is not
 // JSON, ends its call, and that one without an id is logged.
 func TestUnmatchedResponses(t *testing.T) {
-	var log safeBuffer
+	var log buffer.Buffer
 	f := newFakeServer(t)
 	client, _ := dialPipe(t, f.bridge(with(legacy, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })))
 	client.send(initialize)
@@ -437,7 +439,7 @@ func TestOnStream(t *testing.T) {
 	inputRequest, log := `{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{},"on":1}`, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1},"on":1}`
 	srv.send(inputRequest, log)
 	var got []string
-	await(t, "both messages", func() bool {
+	wait.Until(t, "both messages", func() bool {
 		for _, message := range outs[0].take(false) {
 			got = append(got, string(message.frame))
 		}

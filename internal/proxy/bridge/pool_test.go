@@ -14,6 +14,7 @@ import (
 	"time"
 
 	mcpclient "mcpwire/client"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -414,7 +415,7 @@ func TestSharedRestarts(t *testing.T) {
 			all.Wait()
 			t.Logf("%d results, %d errors", results.Load(), failures.Load())
 			for i, c := range clients {
-				await(t, "the restart of the server", func() bool {
+				wait.Until(t, "the restart of the server", func() bool {
 					got, err := mcpclient.CallTool[string](t.Context(), c, "echo", json.RawMessage(`{"Text":"x"}`))
 					return err == nil && got == "x"
 				})

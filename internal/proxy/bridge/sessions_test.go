@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"mcpwire/internal/test/race"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/streamable"
 )
@@ -224,15 +225,15 @@ func connectAndClose(t *testing.T, b *Bridge, d *sessionDriver, sessions int) {
 		}
 		close(next)
 		wg.Wait()
-		await(t, "sessions to end", func() bool { return len(clientsOf(b)) == 0 && b.openConnections.Load() == 0 })
+		wait.Until(t, "sessions to end", func() bool { return len(clientsOf(b)) == 0 && b.openConnections.Load() == 0 })
 		d.client.CloseIdleConnections()
 		return currentUsage()
 	}
 	before := upTo(sessions / 2) // after the warm-up
 	after := upTo(sessions)
 	t.Logf("after %d sessions %+v, after %d %+v", sessions/2, before, sessions, after)
-	await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before.goroutines+5 })
-	await(t, "files to be closed", func() bool { return openFiles() <= before.files+5 })
-	limit := race.Choose[int64](1<<18, 1<<19)                                                                        // as much for each session
-	await(t, "memory to be released", func() bool { return int64(currentUsage().heap)-int64(before.heap) <= limit }) // timers release their memory when they expire
+	wait.Until(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before.goroutines+5 })
+	wait.Until(t, "files to be closed", func() bool { return openFiles() <= before.files+5 })
+	limit := race.Choose[int64](1<<18, 1<<19)                                                                             // as much for each session
+	wait.Until(t, "memory to be released", func() bool { return int64(currentUsage().heap)-int64(before.heap) <= limit }) // timers release their memory when they expire
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/internal/json/jsonedit"
+	"mcpwire/internal/test/pipes"
 	"mcpwire/jsonrpc"
 )
 
@@ -30,9 +31,9 @@ func TestDrainTimeout(t *testing.T) {
 					defer cancel()
 					stop := cancel
 					if how == "socket" {
-						l := &connListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
-						l.conns <- theirs
+						l := pipes.Listen()
 						go func() { done <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
+						l.Conns <- theirs
 					} else {
 						in := &endableConn{Conn: theirs, end: make(chan struct{})}
 						stop = func() { close(in.end) }
@@ -246,29 +247,3 @@ func (c *endableConn) Read(p []byte) (int, error) {
 		return 0, fmt.Errorf("stopped: %w", net.ErrClosed)
 	}
 }
-
-// A connListener is a listener that accepts the connections of its channel.
-type connListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *connListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *connListener) Close() error {
-	select {
-	case <-l.closed:
-	default:
-		close(l.closed)
-	}
-	return nil
-}
-
-func (l *connListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }

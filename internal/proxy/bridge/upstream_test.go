@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/test/pipes"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -277,7 +279,7 @@ func TestBacklog(t *testing.T) {
 					t.Errorf("got %+v, want 503", got)
 				}
 			}
-			await(t, "all requests to arrive", func() bool {
+			wait.Until(t, "all requests to arrive", func() bool {
 				n := 0
 				for cl := range clientsOf(b) {
 					open := cl.inFlight()
@@ -307,7 +309,7 @@ func TestBacklogOfSession(t *testing.T) {
 		defer close(waits)
 		post(t, url, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{}}}`, header...)
 	}()
-	await(t, "the call", func() bool {
+	wait.Until(t, "the call", func() bool {
 		for cl := range clientsOf(b) {
 			if n := cl.inFlight(); n == 1 {
 				return true
@@ -500,12 +502,14 @@ func TestDownstreamDisconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		b := f.bridge(with(legacy, nil))
-		l := &connListener{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
-		ours, theirs := net.Pipe()
-		l.conns <- theirs
+		l := pipes.Listen()
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- b.ServeListener(ctx, l, jsonrpc.FramingLine, 0) }()
+		ours, err := l.Dial()
+		if err != nil {
+			t.Fatal(err)
+		}
 		client := newPipe(t, ours)
 		client.send(initialize)
 		srv := f.next()

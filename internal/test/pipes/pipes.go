@@ -1,8 +1,9 @@
 // Package pipes has byte streams for tests: the two ends of a connection in memory, and of each
-// transport that the system offers.
+// transport that the system offers, and a listener in memory.
 package pipes
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -129,6 +130,56 @@ func (d End) Close() error {
 func Memory(limit int) (a, b End) {
 	x, y := newHalf(limit), newHalf(limit)
 	return End{x, y}, End{y, x}
+}
+
+// A Listener is a listener for connections in memory. Waiting for it in a synctest bubble is
+// durably blocking.
+type Listener struct {
+	// Conns passes connections to Accept.
+	Conns chan net.Conn
+
+	done chan struct{}
+	once sync.Once
+}
+
+// Listen returns a Listener.
+func Listen() *Listener {
+	return &Listener{Conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.Conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *Listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+// Dial returns the client's end of a connection after Accept has returned the other end.
+func (l *Listener) Dial() (net.Conn, error) { return l.DialContext(context.Background(), "", "") }
+
+// DialContext is Dial for an http.Transport. It ignores the address.
+func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	local, remote := net.Pipe()
+	select {
+	case l.Conns <- remote:
+		return local, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Transports are functions that return the two ends of a connection, by the transport's name.

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"mcpwire/cmd/internal/cli/sources"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/trace/filter"
+	"mcpwire/internal/test/buffer"
 )
 
 // bigCapture returns a capture of n calls, which is generated while it is read. Each response has
@@ -171,7 +171,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		var out lockedBuffer
+		var out buffer.Buffer
 		done := make(chan error)
 		go func() {
 			e := &kit.Env{Stdout: &out}
@@ -200,22 +200,4 @@ func TestFollow(t *testing.T) {
 			t.Errorf("the output at the end is\n%s", got)
 		}
 	})
-}
-
-// A lockedBuffer is written to by one goroutine and read by another.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/proc/batchfile"
+	"mcpwire/internal/test/wait"
 )
 
 func init() {
@@ -44,7 +45,7 @@ func TestBatchFile(t *testing.T) {
 	}
 	c.closeStdin()
 	var out []byte
-	within(t, "the server", func() {
+	wait.Within(t, "the server", func() {
 		out, err = io.ReadAll(c.stdout)
 		<-c.done
 		c.goroutines.Wait()

@@ -19,6 +19,7 @@ import (
 	"mcpwire/cmd/internal/proxy/intercept"
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/trace/live"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -48,7 +49,7 @@ func TestInterceptBytes(t *testing.T) {
 			o.Record, o.Hooks, o.Breakpoints = rec.w, &rec.hooks, intercept.New(parseFilter(t, "tool:none"), 0)
 			h := startHost(t, o)
 			var got []byte
-			within(t, "passing the bytes", func() {
+			wait.Within(t, "passing the bytes", func() {
 				go func() {
 					for p := want; len(p) > 0; {
 						n := 1 + r.IntN(min(len(p), 1+r.IntN(100_000)))
@@ -130,7 +131,7 @@ func TestIntercept(t *testing.T) {
 			o.Breakpoints.Publish(func(s *live.Intercepted) { states <- s })
 			h := startHost(t, o)
 			var got []string
-			within(t, "the session", func() {
+			wait.Within(t, "the session", func() {
 				if _, err := io.WriteString(h.stdin, strings.Join(tt.send, "\n")+"\n"); err != nil {
 					t.Error(err)
 				}

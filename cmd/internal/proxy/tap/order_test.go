@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/test/wait"
 	"mcpwire/server"
 	"mcpwire/stdio"
 )
@@ -52,7 +53,7 @@ func TestOrder(t *testing.T) {
 	o := helperOptions(t, "serve")
 	o.Record, o.Hooks = rec.w, &rec.hooks
 	h := startHost(t, o)
-	within(t, "the session", func() {
+	wait.Within(t, "the session", func() {
 		lines := bufio.NewReader(h.stdout)
 		exchange(t, h, lines, initialize)
 		fmt.Fprintln(h.stdin, initialized)
@@ -117,7 +118,7 @@ func TestStuckDisk(t *testing.T) {
 	o := helperOptions(t, "echo", "out", "0")
 	o.Record = w
 	h := startHost(t, o)
-	within(t, "the session", func() {
+	wait.Within(t, "the session", func() {
 		lines := bufio.NewReader(h.stdout)
 		for i := range 2000 {
 			if got := exchange(t, h, lines, callOf(i)); got != callOf(i) {

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/test/wait"
 )
 
 func selfCommand(helper string, args ...string) *exec.Cmd {
@@ -130,7 +132,7 @@ func TestSharedPipes(t *testing.T) {
 	}
 	_ = host.Wait()
 	for _, name := range []string{"tap", "server", "child"} {
-		eventually(t, "the end of "+name, func() bool { return !running(pids[name]) })
+		wait.Until(t, "the end of "+name, func() bool { return !running(pids[name]) })
 	}
 	if !running(pids["other"]) {
 		t.Error("nobody has kept the pipes; so this test shows nothing")
@@ -198,7 +200,7 @@ func TestKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, name := range []string{"tap", "server", "child"} {
-					eventually(t, "the end of "+name, func() bool { return !running(pids[name]) })
+					wait.Until(t, "the end of "+name, func() bool { return !running(pids[name]) })
 				}
 				_, _ = io.Copy(io.Discard, out)
 				_ = host.Wait()

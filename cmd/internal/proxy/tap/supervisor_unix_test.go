@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/check"
+	"mcpwire/internal/test/wait"
 )
 
 func init() { helpers["mortal"] = mortal }
@@ -109,7 +110,7 @@ func (m *mortalHost) want(lines ...string) {
 	m.t.Helper()
 	for _, want := range lines {
 		var got string
-		within(m.t, want, func() { got, _ = m.lines.ReadString('\n') })
+		wait.Within(m.t, want, func() { got, _ = m.lines.ReadString('\n') })
 		if got = strings.TrimSuffix(got, "\n"); got != want {
 			m.t.Fatalf("the host got\n%s\nwant\n%s", got, want)
 		}
@@ -180,7 +181,7 @@ func TestRestartAfterCrash(t *testing.T) {
 	// the next: the host sees which.
 	m.want(failed(`"a\u0062"`, reason), failed("7", reason))
 	var got string
-	within(t, "what follows", func() { got, _ = m.lines.ReadString('\n') })
+	wait.Within(t, "what follows", func() { got, _ = m.lines.ReadString('\n') })
 	if got = strings.TrimSuffix(got, "\n"); got == failed("8", reason) {
 		m.want(toolsChanged, resourcesChanged)
 	} else if got == toolsChanged {
@@ -319,7 +320,7 @@ func TestRestartOnChange(t *testing.T) {
 		}
 	}
 	var got string
-	within(t, "the restart", func() { got, _ = m.lines.ReadString('\n') })
+	wait.Within(t, "the restart", func() { got, _ = m.lines.ReadString('\n') })
 	if !strings.Contains(got, "files have changed") {
 		t.Errorf("the host got %s", got)
 	}
@@ -400,8 +401,8 @@ func TestRestartUnread(t *testing.T) {
 		m.send(request(fmt.Sprintf(`%s%d"`, id[:len(id)-1], i), "hang"))
 	}
 	m.send(request("1", "exit"))
-	eventually(t, "a full pipe", func() bool { return pollFile(m.files[3], unix.POLLOUT, 0)&unix.POLLOUT == 0 })
-	within(t, "taking the signal", func() { signals <- syscall.SIGTERM })
+	wait.Until(t, "a full pipe", func() bool { return pollFile(m.files[3], unix.POLLOUT, 0)&unix.POLLOUT == 0 })
+	wait.Within(t, "taking the signal", func() { signals <- syscall.SIGTERM })
 	if got := m.ends(); got != 3 {
 		t.Errorf("exit status %d, want the server's 3", got)
 	}
@@ -416,7 +417,7 @@ func TestRestartOnHangup(t *testing.T) {
 	m.send(request("1", "tools/list"))
 	m.want(served("1", 1))
 	signals <- syscall.SIGHUP
-	eventually(t, "the second server", func() bool { return exists(filepath.Join(m.dir, "2")) })
+	wait.Until(t, "the second server", func() bool { return exists(filepath.Join(m.dir, "2")) })
 	m.send(request("2", "tools/list"))
 	m.want(served("2", 2))
 	signals <- syscall.SIGTERM

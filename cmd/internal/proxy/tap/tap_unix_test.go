@@ -23,6 +23,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/hooks"
+	"mcpwire/internal/test/wait"
 )
 
 func init() {
@@ -146,7 +147,7 @@ func startHost(t *testing.T, o Options) *host {
 // ends returns the exit status.
 func (h *host) ends() (status int) {
 	h.t.Helper()
-	within(h.t, "the end of the tap", func() { status = <-h.exit })
+	wait.Within(h.t, "the end of the tap", func() { status = <-h.exit })
 	return status
 }
 
@@ -221,7 +222,7 @@ func TestBytes(t *testing.T) {
 			o.Record, o.Hooks = rec.w, &rec.hooks
 			h := startHost(t, o)
 			var got, gotErr []byte
-			within(t, "passing the bytes", func() {
+			wait.Within(t, "passing the bytes", func() {
 				go func() {
 					for p := want; len(p) > 0; {
 						n := 1 + r.IntN(min(len(p), 1+r.IntN(100_000)))
@@ -270,7 +271,7 @@ func TestLargeLine(t *testing.T) {
 	h := startHost(t, o)
 	want := append(bytes.Repeat([]byte("0123456789abcdef"), 2<<20), '\n')
 	var got []byte
-	within(t, "passing a large line", func() {
+	wait.Within(t, "passing a large line", func() {
 		go func() {
 			_, _ = h.stdin.Write(want)
 			h.stdin.Close()
@@ -333,7 +334,7 @@ func TestNoSuchCommand(t *testing.T) {
 // TestServerClosesOutput shows that the end of the output is forwarded though the server continues.
 func TestServerClosesOutput(t *testing.T) {
 	h := startHost(t, helperOptions(t, "mute"))
-	within(t, "the end of the output", func() {
+	wait.Within(t, "the end of the output", func() {
 		if out, err := io.ReadAll(h.stdout); err != nil || len(out) > 0 {
 			t.Errorf("standard output %q, %v; want its end", out, err)
 		}
@@ -384,12 +385,12 @@ func TestOrphanedProcesses(t *testing.T) {
 			if status := h.ends(); status != 6 {
 				t.Errorf("exit status %d, want 6", status)
 			}
-			// Far from what within allows, but not a matter of the machine's load.
-			if d := time.Since(begun); d > testTimeout/2 {
+			// Far below wait.Limit, but not a matter of the machine's load.
+			if d := time.Since(begun); d > 10*time.Second {
 				t.Errorf("it took %v", d)
 			}
 			if where == "inside" {
-				eventually(t, "the end of what was left behind", func() bool { return !running(pid) })
+				wait.Until(t, "the end of what was left behind", func() bool { return !running(pid) })
 			} else if !running(pid) {
 				t.Error("what had left the group was ended, too; so this test shows nothing")
 			}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"mcpwire/internal/test/wait"
 )
 
 func init() {
@@ -50,7 +52,7 @@ func TestUnreadOutput(t *testing.T) {
 			if _, err := h.stdout.Read(make([]byte, 100)); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "a full pipe", func() bool { return pollFile(h.files[5], unix.POLLOUT, 0)&unix.POLLOUT == 0 })
+			wait.Until(t, "a full pipe", func() bool { return pollFile(h.files[5], unix.POLLOUT, 0)&unix.POLLOUT == 0 })
 			signals <- syscall.SIGTERM
 			if status := h.ends(); status != 128+int(syscall.SIGTERM) {
 				t.Errorf("exit status %d, want that of SIGTERM", status)
@@ -76,8 +78,8 @@ func TestSlowReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end of the server", func() bool { return syscall.Kill(pid, 0) != nil })
-	within(t, "taking signals", func() {
+	wait.Until(t, "the end of the server", func() bool { return syscall.Kill(pid, 0) != nil })
+	wait.Within(t, "taking signals", func() {
 		for range 20 {
 			select {
 			case signals <- syscall.SIGWINCH:
@@ -90,7 +92,7 @@ func TestSlowReader(t *testing.T) {
 		}
 	})
 	got := 0
-	within(t, "reading what is left", func() {
+	wait.Within(t, "reading what is left", func() {
 		for got < size {
 			n, err := h.stdout.Read(make([]byte, 10_000))
 			if got += n; err != nil {
@@ -127,7 +129,7 @@ func TestNonBlocking(t *testing.T) {
 		w.Close()
 	}()
 	var got []byte
-	within(t, "passing the bytes", func() {
+	wait.Within(t, "passing the bytes", func() {
 		buf := make([]byte, 10_000)
 		for {
 			n, err := readFile(r, buf)

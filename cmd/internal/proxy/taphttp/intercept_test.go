@@ -27,6 +27,7 @@ import (
 	"mcpwire/cmd/internal/proxy/taphttp"
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/trace/live"
+	"mcpwire/internal/test/pipes"
 )
 
 // A viewer decides about the messages that a tap holds.
@@ -859,18 +860,18 @@ func TestInterceptGone(t *testing.T) {
 }
 
 // interceptBubble runs a tap with breakpoints with the clock of a bubble.
-func interceptBubble(t *testing.T, text string, h http.HandlerFunc, test func(t *testing.T, v *viewer, l *pipeListener, stop func())) {
+func interceptBubble(t *testing.T, text string, h http.HandlerFunc, test func(t *testing.T, v *viewer, l *pipes.Listener, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		up := newPipeListener()
+		up := pipes.Listen()
 		server := &http.Server{Handler: h}
 		go server.Serve(up)
 		v := newViewer(t, text, 0)
-		handler, err := taphttp.New(&url.URL{Scheme: "http", Host: "localhost:80", Path: "/mcp"}, nil, &taphttp.Options{Breakpoints: v.b, Dial: up.dial})
+		handler, err := taphttp.New(&url.URL{Scheme: "http", Host: "localhost:80", Path: "/mcp"}, nil, &taphttp.Options{Breakpoints: v.b, Dial: up.DialContext})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newPipeListener()
+		l := pipes.Listen()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -915,9 +916,9 @@ func TestInterceptTime(t *testing.T) {
 				}
 				w.Header().Set("Content-Type", "application/json")
 				io.WriteString(w, jsonResult)
-			}, func(t *testing.T, v *viewer, l *pipeListener, stop func()) {
+			}, func(t *testing.T, v *viewer, l *pipes.Listener, stop func()) {
 				begin := time.Now()
-				_, r := l.send(t, post(eraCases[0].call))
+				_, r := sendTo(t, l, post(eraCases[0].call))
 				go tt.decide(v)
 				resp, err := http.ReadResponse(r, nil)
 				if err != nil {
@@ -940,9 +941,9 @@ func TestInterceptShutdown(t *testing.T) {
 		io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "application/json")
 		io.WriteString(w, jsonResult)
-	}, func(t *testing.T, v *viewer, l *pipeListener, stop func()) {
+	}, func(t *testing.T, v *viewer, l *pipes.Listener, stop func()) {
 		body := eraCases[0].call
-		_, r := l.send(t, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+		_, r := sendTo(t, l, fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 		v.next()
 		begin := time.Now()
 		go stop()
@@ -977,14 +978,14 @@ func TestInterceptWaits(t *testing.T) {
 			}
 			sent.Add(int64(n))
 		}
-	}, func(t *testing.T, v *viewer, l *pipeListener, stop func()) {
-		_, stream := l.send(t, getStream)
+	}, func(t *testing.T, v *viewer, l *pipes.Listener, stop func()) {
+		_, stream := sendTo(t, l, getStream)
 		resp, err := http.ReadResponse(stream, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := v.next()
-		_, r := l.send(t, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+		_, r := sendTo(t, l, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 		if resp, err := http.ReadResponse(r, nil); err != nil || resp.StatusCode != 200 {
 			t.Errorf("another exchange: %v, %v", resp, err)
 		} else if _, err := io.ReadAll(resp.Body); err != nil {

@@ -18,60 +18,25 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/proxy/taphttp"
+	"mcpwire/internal/test/pipes"
 )
-
-// A pipeListener hands out connections without a network, whose time is that of the test.
-type pipeListener struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func newPipeListener() *pipeListener {
-	return &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l *pipeListener) Close() error {
-	select {
-	case <-l.done:
-	default:
-		close(l.done)
-	}
-	return nil
-}
-
-func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "unix"} }
-
-func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
-	c, remote := net.Pipe()
-	l.conns <- remote
-	return c, nil
-}
 
 // bubble runs a tap of a handler with the clock of a bubble. What test returns is compared with
 // what was recorded.
-func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t *testing.T, l *pipeListener, stop func()) []string) {
+func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t *testing.T, l *pipes.Listener, stop func()) []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		up := newPipeListener()
+		up := pipes.Listen()
 		server := &http.Server{Handler: h}
 		go server.Serve(up)
-		opts.Dial = up.dial
+		opts.Dial = up.DialContext
 		var file bytes.Buffer
 		rec := capture.NewWriter(&file, &capture.Options{Redact: &capture.Redaction{Off: true}})
 		handler, err := taphttp.New(&url.URL{Scheme: "http", Host: "localhost:80", Path: "/mcp"}, rec, &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newPipeListener()
+		l := pipes.Listen()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -101,10 +66,10 @@ func bubble(t *testing.T, h http.HandlerFunc, opts taphttp.Options, test func(t 
 	})
 }
 
-// send connects and sends a text.
-func (l *pipeListener) send(t *testing.T, text string) (net.Conn, *bufio.Reader) {
+// sendTo connects and sends a text.
+func sendTo(t *testing.T, l *pipes.Listener, text string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	c, _ := l.dial(t.Context(), "", "")
+	c, _ := l.Dial()
 	t.Cleanup(func() { c.Close() })
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
@@ -121,8 +86,8 @@ func TestIdleStream(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		<-time.After(24 * time.Hour)
 		io.WriteString(w, ": still here\n\n")
-	}, taphttp.Options{}, func(t *testing.T, l *pipeListener, stop func()) []string {
-		_, r := l.send(t, getStream)
+	}, taphttp.Options{}, func(t *testing.T, l *pipes.Listener, stop func()) []string {
+		_, r := sendTo(t, l, getStream)
 		resp, err := http.ReadResponse(r, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -147,9 +112,9 @@ func TestSlowReader(t *testing.T) {
 			}
 			sent.Add(int64(n))
 		}
-	}, taphttp.Options{WriteTimeout: time.Hour, MaxBody: 1 << 10}, func(t *testing.T, l *pipeListener, stop func()) []string {
+	}, taphttp.Options{WriteTimeout: time.Hour, MaxBody: 1 << 10}, func(t *testing.T, l *pipes.Listener, stop func()) []string {
 		start := time.Now()
-		_, r := l.send(t, getStream)
+		_, r := sendTo(t, l, getStream)
 		if _, err := http.ReadResponse(r, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -171,9 +136,9 @@ func TestSlowReader(t *testing.T) {
 
 // TestSlowBody shows that the wait for the body of a request is limited.
 func TestSlowBody(t *testing.T) {
-	bubble(t, func(w http.ResponseWriter, r *http.Request) { t.Error("the server was asked") }, taphttp.Options{BodyTimeout: time.Minute}, func(t *testing.T, l *pipeListener, stop func()) []string {
+	bubble(t, func(w http.ResponseWriter, r *http.Request) { t.Error("the server was asked") }, taphttp.Options{BodyTimeout: time.Minute}, func(t *testing.T, l *pipes.Listener, stop func()) []string {
 		start := time.Now()
-		c, r := l.send(t, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+		c, r := sendTo(t, l, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
 		<-time.After(50 * time.Second)
 		io.WriteString(c, "}") // a sign of life
 		resp, err := http.ReadResponse(r, nil)
@@ -198,17 +163,17 @@ func TestGrace(t *testing.T) {
 			io.WriteString(w, "done")
 		case <-r.Context().Done():
 		}
-	}, taphttp.Options{Grace: 5 * time.Second}, func(t *testing.T, l *pipeListener, stop func()) []string {
+	}, taphttp.Options{Grace: 5 * time.Second}, func(t *testing.T, l *pipes.Listener, stop func()) []string {
 		post := "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"
-		_, early := l.send(t, post)
+		_, early := sendTo(t, l, post)
 		synctest.Wait()
 		<-time.After(16 * time.Second)
-		_, stream := l.send(t, getStream)
+		_, stream := sendTo(t, l, getStream)
 		if resp, err := http.ReadResponse(stream, nil); err != nil || resp.StatusCode != 200 {
 			t.Errorf("%v, %v", resp, err)
 		}
 		synctest.Wait()
-		_, late := l.send(t, post)
+		_, late := sendTo(t, l, post)
 		synctest.Wait()
 		start := time.Now()
 		go stop()

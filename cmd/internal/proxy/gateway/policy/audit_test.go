@@ -19,6 +19,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/internal/test/wait"
 )
 
 func testRecord(name string) *gateway.CallRecord {
@@ -66,7 +67,13 @@ func TestAuditFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Record(testRecord("before"))
-	waitForLines(t, a)
+	wait.Until(t, "the line to be written", func() bool {
+		a.outMu.Lock() // wait for the current write
+		defer a.outMu.Unlock()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.lines) == 0
+	})
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,22 +104,6 @@ func TestAuditFile(t *testing.T) {
 	}
 	if _, err := OpenAudit(AuditOptions{Path: dir}); err == nil {
 		t.Error("OpenAudit opened a folder, want an error")
-	}
-}
-
-// waitForLines waits until the writing goroutine has written all lines.
-func waitForLines(t *testing.T, a *Audit) {
-	t.Helper()
-	for {
-		a.outMu.Lock() // wait for the current write
-		a.mu.Lock()
-		n := len(a.lines)
-		a.mu.Unlock()
-		a.outMu.Unlock()
-		if n == 0 {
-			break
-		}
-		runtime.Gosched()
 	}
 }
 
