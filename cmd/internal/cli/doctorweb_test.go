@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"mcpwire/cmd/internal/exit"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -148,24 +148,15 @@ func TestDoctorAuthorization(t *testing.T) {
 		{"no registration", func(_, i map[string]any) { delete(i, "registration_endpoint") }, []string{"! clients cannot register themselves"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var srv *httptest.Server
-			srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				resource := map[string]any{"resource": srv.URL + "/mcp", "authorization_servers": []string{srv.URL}, "scopes_supported": []string{"read"}}
-				issuer := map[string]any{
-					"issuer": srv.URL, "authorization_endpoint": srv.URL + "/a", "token_endpoint": srv.URL + "/t", "registration_endpoint": srv.URL + "/r",
-					"code_challenge_methods_supported": []string{"S256"},
-				}
-				tt.change(resource, issuer)
-				switch r.URL.Path {
-				case "/.well-known/oauth-protected-resource/mcp":
-					_ = json.NewEncoder(w).Encode(resource)
-				case "/.well-known/oauth-authorization-server":
-					_ = json.NewEncoder(w).Encode(issuer)
-				default:
-					w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer resource_metadata="%s/.well-known/oauth-protected-resource/mcp"`, srv.URL))
-					w.WriteHeader(http.StatusUnauthorized)
-				}
-			}))
+			mux := http.NewServeMux()
+			srv := httptest.NewServer(mux)
+			const resourcePath = "/.well-known/oauth-protected-resource/mcp"
+			resource := map[string]any{"resource": srv.URL + "/mcp", "authorization_servers": []string{srv.URL}, "scopes_supported": []string{"read"}}
+			idp := issuer.New(srv.URL)
+			idp.Metadata[resourcePath] = resource
+			tt.change(resource, idp.Document())
+			mux.Handle("/.well-known/", idp)
+			mux.Handle("/", constant(http.StatusUnauthorized, map[string]string{"WWW-Authenticate": `Bearer resource_metadata="` + srv.URL + resourcePath + `"`}, ""))
 			defer srv.Close()
 			status, out := runDoctorOn(t, srv, "URL/mcp")
 			if status != exit.Auth {

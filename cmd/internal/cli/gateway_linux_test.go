@@ -24,6 +24,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/cmd/internal/gatewayd"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
@@ -205,7 +206,7 @@ func TestGatewayReload(t *testing.T) {
 	first := g.pids("a")
 
 	g.write(a + strings.Replace(b, "b.pids", "b2.pids", 1) + c)
-	waitUntil(t, "the reload", func() bool { return g.status().Reloads == 1 })
+	wait.Until(t, "the reload", func() bool { return g.status().Reloads == 1 })
 	for _, cl := range []*client.Client{legacy, modern} {
 		g.echo(cl, "a")
 		g.echo(cl, "b")
@@ -215,12 +216,12 @@ func TestGatewayReload(t *testing.T) {
 	if len(g.pids("b2")) == 0 {
 		t.Errorf("b has no new process; the old ones were %q", g.pids("b"))
 	}
-	waitUntil(t, "the end of the old processes of b", func() bool { return !slices.ContainsFunc(g.pids("b"), livesText) })
-	waitUntil(t, "the notification about changed tools", func() bool { return len(changed) > 0 })
+	wait.Until(t, "the end of the old processes of b", func() bool { return !slices.ContainsFunc(g.pids("b"), livesText) })
+	wait.Until(t, "the notification about changed tools", func() bool { return len(changed) > 0 })
 
 	second := map[string][]string{"a": g.pids("a"), "b": g.pids("b2"), "c": g.pids("c")}
 	g.write(a + "  b: {comand: x}\n" + c)
-	waitUntil(t, "the reload to fail", func() bool { return g.status().Failures == 1 })
+	wait.Until(t, "the reload to fail", func() bool { return g.status().Failures == 1 })
 	if s := g.status(); s.Reloads != 1 || !strings.Contains(s.LastError, `gateway.yaml:6:7: unknown key "comand" in upstreams.b: did you mean "command"?`) {
 		t.Errorf("after an invalid file, the status is %+v", s)
 	}
@@ -232,14 +233,14 @@ func TestGatewayReload(t *testing.T) {
 
 	// What needs a restart is not applied in part.
 	g.write(a + c + "capture: captures\n")
-	waitUntil(t, "the reload to fail", func() bool { return g.status().Failures == 2 })
+	wait.Until(t, "the reload to fail", func() bool { return g.status().Failures == 2 })
 	g.echo(legacy, "b")
 
 	g.write(c + a)
 	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	waitUntil(t, "the reload by a signal", func() bool { return g.status().Reloads == 2 })
+	wait.Until(t, "the reload by a signal", func() bool { return g.status().Reloads == 2 })
 	var names []string
 	tools, err := legacy.ListTools(t.Context(), nil)
 	if err != nil {
@@ -274,7 +275,7 @@ func TestGatewayPins(t *testing.T) {
 	if !lists() {
 		t.Fatal("the tool is not listed")
 	}
-	waitUntil(t, "the tool to be hidden", func() bool {
+	wait.Until(t, "the tool to be hidden", func() bool {
 		// This has no lock, unlike pins accept, so the gateway may write the file meanwhile.
 		pins, _ := os.ReadFile(path)
 		other := regexp.MustCompile(`("sha256": *")[0-9a-f]{8}`).ReplaceAll(pins, []byte("${1}00000000"))
@@ -288,7 +289,7 @@ func TestGatewayPins(t *testing.T) {
 		}
 		return !lists()
 	})
-	waitUntil(t, "the change to be accepted", func() bool {
+	wait.Until(t, "the change to be accepted", func() bool {
 		accept := exec.Command("mcpwire", "gateway", "pins", "accept", "gateway.yaml", "one")
 		accept.Dir, accept.Env = g.dir, g.cmd.Env
 		out, err := accept.CombinedOutput()
@@ -297,7 +298,7 @@ func TestGatewayPins(t *testing.T) {
 		}
 		return strings.Contains(string(out), "echo") // the gateway has saved the change
 	})
-	waitUntil(t, "the tool to be shown", lists)
+	wait.Until(t, "the tool to be shown", lists)
 }
 
 func livesText(pid string) bool {
@@ -321,14 +322,14 @@ func TestGatewayKill(t *testing.T) {
 		}
 	}
 	g.echo(c, "b")
-	waitUntil(t, "a to come back", func() bool { return echoes(t.Context(), c, "a") == nil })
+	wait.Until(t, "a to come back", func() bool { return echoes(t.Context(), c, "a") == nil })
 	if len(g.pids("a")) <= len(a) {
 		t.Errorf("a was not restarted: %q, before %q", g.pids("a"), a)
 	}
 	all := slices.Concat(g.pids("a"), g.pids("b"))
 	g.kill()
 	for _, pid := range all {
-		waitUntil(t, "the servers to end", func() bool { return !livesText(pid) })
+		wait.Until(t, "the servers to end", func() bool { return !livesText(pid) })
 	}
 }
 

@@ -3,12 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,94 +11,26 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/trace/captures"
+	"mcpwire/internal/test/issuer"
+	"mcpwire/internal/test/wait"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
-
-// A tokenIssuer is an authorization server that signs tokens and exchanges them.
-type tokenIssuer struct {
-	*httptest.Server
-	key *ecdsa.PrivateKey
-}
-
-func newTokenIssuer(t *testing.T) *tokenIssuer {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := &tokenIssuer{key: key}
-	i.Server = httptest.NewServer(i)
-	t.Cleanup(i.Close)
-	return i
-}
-
-// token returns a token of a subject for an audience, with more claims.
-func (i *tokenIssuer) token(subject, audience string, more map[string]any) string {
-	claims := map[string]any{
-		"iss": i.URL, "aud": audience, "sub": subject, "client_id": "app", "jti": rand.Text(),
-		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
-	}
-	maps.Copy(claims, more)
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		panic(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, (&jose.SignerOptions{}).WithType("at+jwt").WithHeader("kid", "k"))
-	if err != nil {
-		panic(err)
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		panic(err)
-	}
-	text, err := signed.CompactSerialize()
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// ServeHTTP implements http.Handler.
-func (i *tokenIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	switch r.URL.Path {
-	case "/.well-known/oauth-authorization-server":
-		fmt.Fprintf(w, `{"issuer":%q,"token_endpoint":%q,"jwks_uri":%q,"token_endpoint_auth_methods_supported":["client_secret_basic"]}`, i.URL, i.URL+"/token", i.URL+"/keys")
-	case "/keys":
-		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
-	case "/token":
-		id, secret, _ := r.BasicAuth()
-		signed, err := jose.ParseSignedCompact(r.PostFormValue("subject_token"), []jose.SignatureAlgorithm{jose.ES256})
-		var claims struct{ Sub string }
-		if err == nil {
-			err = json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &claims)
-		}
-		if err != nil || id != "gateway" || secret != "gateway-secret" {
-			http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
-			return
-		}
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"access_token": i.token(claims.Sub, r.PostFormValue("audience"), nil), "token_type": "Bearer", "expires_in": 600,
-			"issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-		})
-	default:
-		http.NotFound(w, r)
-	}
-}
 
 // TestGatewayAuth runs a gateway from a configuration with an issuer, views, token exchange and an
 // audit. Each caller sees its view, and the upstream gets a token of each caller, never the one
 // that the caller sent.
 func TestGatewayAuth(t *testing.T) {
-	issuer := newTokenIssuer(t)
+	idp := issuer.Start(t)
+	idp.JWT = true
+	idp.Clients["gateway"] = "gateway-secret"
+	idp.AuthMethods("client_secret_basic")
 	var mu sync.Mutex
 	sent := map[string]bool{} // the tokens that the upstream got
 	srv, err := server.New("web", "1", nil)
@@ -148,7 +75,7 @@ views:
   - {match: {claims: {team: support}}, allow: ["web__search"]}
   - {match: {scopes: [admin]}, allow: ["*"]}
 audit: audit.ndjson
-`, resource, issuer.URL, upstream.URL, issuer.URL)
+`, resource, idp.URL, upstream.URL, idp.URL)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +109,7 @@ audit: audit.ndjson
 	}
 	secrets := []string{"gateway-secret"}
 	for _, caller := range callers {
-		token := issuer.token(caller.subject, resource, caller.more)
+		token := idp.Token(caller.subject, resource, caller.more)
 		secrets = append(secrets, token)
 		for _, era := range []string{"legacy", "modern"} {
 			o := &streamable.TransportOptions{Header: http.Header{"Authorization": {"Bearer " + token}}}
@@ -217,7 +144,7 @@ audit: audit.ndjson
 	if len(sent) == 0 || sent[""] {
 		t.Errorf("the upstream got the tokens %v, want one of each caller", sent)
 	}
-	waitUntil(t, "six lines of audit", func() bool {
+	wait.Until(t, "six lines of audit", func() bool {
 		audit, err := os.ReadFile(filepath.Join(dir, "audit.ndjson"))
 		return err == nil && bytes.Count(audit, []byte("\n")) == 6 && bytes.Count(audit, []byte(`"outcome":"denied"`)) == 4
 	})

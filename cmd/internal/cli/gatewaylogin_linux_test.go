@@ -3,92 +3,31 @@ package cli
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/cmd/internal/exit"
+	"mcpwire/internal/test/issuer"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/server"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
 )
 
-// A loginIssuer is an authorization server whose only user agrees to everything.
-type loginIssuer struct {
-	*httptest.Server
-
-	mu     sync.Mutex
-	codes  map[string]url.Values
-	tokens map[string]bool
-}
-
-func newLoginIssuer(t *testing.T) *loginIssuer {
-	i := &loginIssuer{codes: map[string]url.Values{}, tokens: map[string]bool{}}
-	i.Server = httptest.NewServer(i)
-	t.Cleanup(i.Close)
-	return i
-}
-
-// ServeHTTP implements http.Handler.
-func (i *loginIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	say := func(status int, v map[string]any) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(v)
-	}
-	switch r.URL.Path {
-	case "/.well-known/oauth-authorization-server":
-		say(200, map[string]any{
-			"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize", "token_endpoint": i.URL + "/token", "registration_endpoint": i.URL + "/register",
-			"code_challenge_methods_supported": []string{"S256"},
-		})
-	case "/register":
-		say(201, map[string]any{"client_id": "registered", "token_endpoint_auth_method": "none"})
-	case "/authorize":
-		code := rand.Text()
-		i.codes[code] = r.URL.Query()
-		http.Redirect(w, r, r.URL.Query().Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": r.URL.Query()["state"]}.Encode(), http.StatusFound)
-	case "/token":
-		if r.PostFormValue("grant_type") == "authorization_code" && i.codes[r.PostFormValue("code")] == nil {
-			say(400, map[string]any{"error": "invalid_grant"})
-			return
-		}
-		token := rand.Text()
-		i.tokens[token] = true
-		say(200, map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": rand.Text()})
-	default:
-		http.NotFound(w, r)
-	}
-}
-
-// Verify implements auth.Verifier.
-func (i *loginIssuer) Verify(_ context.Context, token string) (*auth.Principal, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !i.tokens[token] {
-		return nil, auth.ErrInvalidToken
-	}
-	return &auth.Principal{Issuer: i.URL, Subject: "me", ClientID: "gateway"}, nil
-}
-
 // TestGatewayLogin logs in to an upstream of a gateway on standard input and output. The login is
 // stored, listed, used after a restart also over HTTP, and revoked.
 func TestGatewayLogin(t *testing.T) {
-	issuer := newLoginIssuer(t)
+	idp := issuer.Start(t)
+	idp.Refresh = true
 	srv, err := server.New("web", "1", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +37,7 @@ func TestGatewayLogin(t *testing.T) {
 	}
 	upstream := httptest.NewUnstartedServer(nil)
 	address := "http://" + upstream.Listener.Addr().String() + "/mcp"
-	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: address, Verifier: issuer, AuthorizationServers: []string{issuer.URL}})
+	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: address, Verifier: idp, AuthorizationServers: []string{idp.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +96,7 @@ func TestGatewayLogin(t *testing.T) {
 	}
 	whoami := func(c *client.Client) {
 		t.Helper()
-		if got, err := client.CallTool[string](t.Context(), c, "web__whoami", nil); err != nil || got != "me" {
+		if got, err := client.CallTool[string](t.Context(), c, "web__whoami", nil); err != nil || got != "user" {
 			t.Errorf("the user is %q upstream, %v", got, err)
 		}
 	}
@@ -187,7 +126,7 @@ func TestGatewayLogin(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has mode %v, %v", file, info.Mode(), err)
 		}
-		for token := range issuer.tokens {
+		for token := range idp.Tokens {
 			if strings.Contains(string(text), token) {
 				t.Errorf("%s has a token that is not sealed", file)
 			}
@@ -220,11 +159,11 @@ func TestGatewayLogin(t *testing.T) {
 	if got := run(exit.OK, "gateway", "logins", path); got != "" {
 		t.Errorf("the logins are %q after all were revoked", got)
 	}
-	waitUntil(t, "the gateway notices", func() bool {
+	wait.Until(t, "the gateway to notice", func() bool {
 		whoami(c)
 		return pages == 2
 	})
-	waitUntil(t, "the audit has all", func() bool {
+	wait.Until(t, "the lines of the audit", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "audit.ndjson"))
 		return err == nil && strings.Count(string(text), `"method":"login","upstream":"web","outcome":"ok"`) == 2 && strings.Contains(string(text), `"method":"logout","upstream":"web","outcome":"ok"`)
 	})

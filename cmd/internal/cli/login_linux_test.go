@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mcpwire/internal/test/issuer"
 )
 
 // newLoginServer returns an MCP server that requires a login. The page of its authorization server
@@ -19,20 +20,10 @@ func newLoginServer(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
-	answer := func(path, text string) {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, strings.ReplaceAll(text, "URL", s.URL))
-		})
-	}
-	answer("/.well-known/oauth-protected-resource/mcp", `{"resource":"URL/mcp","authorization_servers":["URL"]}`)
-	answer("/.well-known/oauth-authorization-server", `{"issuer":"URL","authorization_endpoint":"URL/transfer?amount=1000","token_endpoint":"URL/token",`+
-		`"registration_endpoint":"URL/register","response_types_supported":["code"],"code_challenge_methods_supported":["S256"],"token_endpoint_auth_methods_supported":["none"]}`)
-	mux.HandleFunc("/register", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		fmt.Fprint(w, `{"client_id":"c1"}`)
-	})
+	idp := issuer.New(s.URL)
+	idp.Document()["authorization_endpoint"] = s.URL + "/transfer?amount=1000"
+	idp.Metadata["/.well-known/oauth-protected-resource/mcp"] = map[string]any{"resource": s.URL + "/mcp", "authorization_servers": []string{s.URL}}
+	mux.Handle("/", idp)
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+s.URL+`/.well-known/oauth-protected-resource/mcp"`)
 		w.WriteHeader(http.StatusUnauthorized)
@@ -76,7 +67,7 @@ func TestLoginAsks(t *testing.T) {
 			defer cmd.Process.Kill() // if the test ends early; else it has no effect
 			terminal := bufio.NewReader(out)
 			shown := until(t, terminal, "yourself: ")
-			for _, want := range []string{"server                " + s.URL + "\r\n", "authorization server  " + s.URL + "\r\n", s.URL + "/transfer?amount=1000&client_id=c1"} {
+			for _, want := range []string{"server                " + s.URL + "\r\n", "authorization server  " + s.URL + "\r\n", s.URL + "/transfer?amount=1000&client_id=client-1"} {
 				if !strings.Contains(shown, want) {
 					t.Errorf("%q is not shown:\n%s", want, shown)
 				}

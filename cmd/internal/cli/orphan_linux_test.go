@@ -11,7 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"mcpwire/internal/test/wait"
 )
 
 // launcher is a server like many others: a launcher that does not forward signals, and a program
@@ -69,7 +70,7 @@ func TestNoOrphans(t *testing.T) {
 				go io.Copy(io.Discard, out)
 			}
 			pid := 0
-			waitUntil(t, "the server to start", func() bool {
+			wait.Until(t, "the server to start", func() bool {
 				text, err := os.ReadFile(filepath.Join(dir, "pid"))
 				if err == nil {
 					pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -79,7 +80,7 @@ func TestNoOrphans(t *testing.T) {
 			defer syscall.Kill(pid, syscall.SIGKILL)
 			_ = c.Process.Kill()
 			_ = c.Wait()
-			waitUntil(t, "the server to end", func() bool { return !lives(pid) })
+			wait.Until(t, "the server to end", func() bool { return !lives(pid) })
 		})
 	}
 }
@@ -89,16 +90,4 @@ func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return err == nil && !strings.HasPrefix(rest, "Z")
-}
-
-// waitUntil waits until a condition is true, at most for a minute.
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(time.Minute); !holds(); <-tick.C {
-		if time.Now().After(limit) {
-			t.Fatalf("waited for %s in vain", what)
-		}
-	}
 }

@@ -285,11 +285,11 @@ func (i *Issuer) serveRegister(w http.ResponseWriter, r *http.Request) {
 	Respond(w, http.StatusCreated, answer)
 }
 
-// next returns a new name of a kind.
+// next returns a new name of a kind, which is a valid token.
 func (i *Issuer) next(kind string) string {
 	i.n++
 	_, host, _ := strings.Cut(i.URL, "://")
-	return fmt.Sprintf("%s-%d-of-%s", kind, i.n, host)
+	return fmt.Sprintf("%s-%d-of-%s", kind, i.n, strings.ReplaceAll(host, ":", "-"))
 }
 
 func (i *Issuer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
@@ -420,7 +420,7 @@ func (i *Issuer) issue(form url.Values, g grant, client, key string) map[string]
 		audience := cmp.Or(form.Get("audience"), form.Get("resource"))
 		access = i.Token(g.user, audience, map[string]any{"client_id": client, "scope": scope})
 	} else {
-		access = i.next("SECRET-access")
+		access = i.next(strings.TrimSuffix("SECRET-access-"+g.user, "-"))
 		i.Tokens[access] = Token{g.user, client, form.Get("resource"), scopes, key}
 	}
 	answer := map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": i.ExpiresIn}

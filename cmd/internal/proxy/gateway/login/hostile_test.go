@@ -43,8 +43,8 @@ func (w *world) loginPage(token string) string {
 // checkNoLogin checks that the upstream has no login, and that a caller gets a login page.
 func (w *world) checkNoLogin(token string) {
 	w.t.Helper()
-	if w.as.logins != 0 && len(w.as.tokens) != 0 {
-		w.t.Errorf("the authorization server of the upstream has issued %d tokens, want 0", len(w.as.tokens))
+	if len(w.as.Authorized) != 0 && len(w.as.Tokens) != 0 {
+		w.t.Errorf("the authorization server of the upstream has issued %d tokens, want 0", len(w.as.Tokens))
 	}
 	if strings.Contains(w.upstream.String(), "Authorization") {
 		w.t.Error("the upstream got a token")
@@ -57,7 +57,7 @@ func (w *world) checkNoLogin(token string) {
 // Spec: S182 S189 S192 S193
 func TestStolenLink(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
-	token := w.idp.callerToken("mallory", nil)
+	token := w.idp.Token("mallory", testResource, nil)
 	page := w.loginPage(token)
 	victim := w.browser("alice", "alice.up")
 	status, text := victim.login(page)
@@ -129,7 +129,7 @@ func TestForgedCallback(t *testing.T) {
 			return w.browser("alice", "alice.up"), real
 		}, 403, "began in another browser", false},
 		{"a cookie of another login", "callback/up", func(w *world, own *browser, real string) (*browser, string) {
-			own.followUntil(w.loginPage(w.idp.callerToken("alice", nil))+"/start", w.idp.URL)
+			own.followUntil(w.loginPage(w.idp.Token("alice", testResource, nil))+"/start", w.idp.URL)
 			return own, real
 		}, 403, "began in another browser", false},
 		{"an unknown state", "callback/up", edited("state", "x"), 404, "no longer valid", false},
@@ -180,7 +180,7 @@ func TestForgedCallback(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, mcp.LatestRevision)
-			token := w.idp.callerToken("alice", nil)
+			token := w.idp.Token("alice", testResource, nil)
 			own := w.browser("alice", "alice.up")
 			page := w.loginPage(token)
 			b, address := tt.edit(w, own, own.followUntil(page+"/start", w.url+Path+tt.at))
@@ -242,8 +242,8 @@ func TestForgedIdentity(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, mcp.LatestRevision)
-			w.idp.idToken = tt.edit
-			token := w.idp.callerToken("alice", nil)
+			w.idp.EditIDToken = tt.edit
+			token := w.idp.Token("alice", testResource, nil)
 			status, text := w.browser("alice", "alice.up").login(w.loginPage(token))
 			if status != tt.want || !strings.Contains(text, tt.text) {
 				t.Errorf("got %d, %s, want %d with %q", status, text, tt.want, tt.text)
@@ -258,16 +258,16 @@ func TestForgedIdentity(t *testing.T) {
 // TestClaim checks that a claim other than the subject can identify users.
 func TestClaim(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(_ *world, o *Options, _ *UpstreamOptions) { o.Identity.Claim = "oid" })
-	w.idp.idToken = func(c map[string]any) { c["oid"], c["sub"] = "id of "+c["sub"].(string), "pairwise" }
-	token := w.idp.callerToken("x1", map[string]any{"oid": "id of alice"})
+	w.idp.EditIDToken = func(c map[string]any) { c["oid"], c["sub"] = "id of "+c["sub"].(string), "pairwise" }
+	token := w.idp.Token("x1", testResource, map[string]any{"oid": "id of alice"})
 	if got := newCaller(w, token, mcp.LatestRevision, w.browser("alice", "alice.up")).call("up__whoami"); got != "alice.up" {
 		t.Errorf("upstream user: got %q, want alice.up", got)
 	}
-	other := w.dial(w.idp.callerToken("x1", map[string]any{"oid": "id of bob"}), mcp.LatestRevision, nil, nil)
+	other := w.dial(w.idp.Token("x1", testResource, map[string]any{"oid": "id of bob"}), mcp.LatestRevision, nil, nil)
 	if _, err := client.CallTool[string](t.Context(), other, "up__whoami", nil); err == nil || !strings.Contains(err.Error(), w.url+Path) {
 		t.Errorf("bob: got %v", err)
 	}
-	none := w.dial(w.idp.callerToken("x1", nil), mcp.LatestRevision, nil, nil)
+	none := w.dial(w.idp.Token("x1", testResource, nil), mcp.LatestRevision, nil, nil)
 	if _, err := none.CallTool(t.Context(), "up__whoami", nil); err == nil || !strings.Contains(err.Error(), `up: the token has no claim "oid"`) {
 		t.Errorf("caller without the claim: got %v", err)
 	}
@@ -279,7 +279,7 @@ func TestClaim(t *testing.T) {
 func TestWithoutPages(t *testing.T) {
 	for _, revision := range eras {
 		w := newWorld(t, mcp.LatestRevision)
-		c := w.dial(w.idp.callerToken("alice", nil), revision, nil, nil)
+		c := w.dial(w.idp.Token("alice", testResource, nil), revision, nil, nil)
 		if _, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); err == nil || client.IsServerError(err) || !strings.Contains(err.Error(), "up needs the user to log in: open "+w.url+Path+"login/") {
 			t.Errorf("%v: got %v", revision, err)
 		}
@@ -293,7 +293,7 @@ func TestWithoutPages(t *testing.T) {
 func TestPageHeaders(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
 	b := w.browser("alice", "alice.up")
-	page := w.loginPage(w.idp.callerToken("alice", nil))
+	page := w.loginPage(w.idp.Token("alice", testResource, nil))
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for _, address := range []string{page, page + "/start", w.url + Path + "login/x", w.url + Path + "callback/up"} {
 		resp, err := b.Get(address)
@@ -316,7 +316,7 @@ func TestPageHeaders(t *testing.T) {
 	if c := resp.Cookies(); len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteLaxMode || c[0].Path != "/" || c[0].MaxAge != 600 || len(c[0].Value) < 26 {
 		t.Errorf("cookies: got %v", c)
 	}
-	if n := w.idp.logins + w.as.logins; n != 0 {
+	if n := len(w.idp.Authorized) + len(w.as.Authorized); n != 0 {
 		t.Errorf("got %d logins after opening pages, want 0", n)
 	}
 	resp, err = http.Post(page, "text/plain", nil)
@@ -370,16 +370,16 @@ func TestLocal(t *testing.T) {
 // new token still has the former ones.
 func TestMoreScopes(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(_ *world, _ *Options, u *UpstreamOptions) { u.Scopes = []string{"read"} })
-	c := newCaller(w, w.idp.callerToken("alice", nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
+	c := newCaller(w, w.idp.Token("alice", testResource, nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
 	c.call("up__whoami")
 	if got := c.call("up__delete"); got != "deleted" || c.pages != 2 {
 		t.Errorf("delete: got %q with %d logins", got, c.pages)
 	}
-	w.as.mu.Lock()
-	defer w.as.mu.Unlock()
-	for token, g := range w.as.tokens {
-		if slices.Contains(g.scopes, "admin") && !slices.Contains(g.scopes, "read") {
-			t.Errorf("scopes of token %s: got %q", token[:6], g.scopes)
+	w.as.Mu.Lock()
+	defer w.as.Mu.Unlock()
+	for token, g := range w.as.Tokens {
+		if slices.Contains(g.Scopes, "admin") && !slices.Contains(g.Scopes, "read") {
+			t.Errorf("scopes of token %s: got %q", token[:6], g.Scopes)
 		}
 	}
 }
@@ -387,15 +387,15 @@ func TestMoreScopes(t *testing.T) {
 // TestEndpoints checks a login at an authorization server without metadata.
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(w *world, _ *Options, u *UpstreamOptions) {
-		w.as.noMetadata = true
+		w.as.Metadata = nil
 		u.Issuer, u.ClientID, u.ClientSecret = w.as.URL, "gateway", auth.NewSecret("secret")
 		u.AuthorizationEndpoint, u.TokenEndpoint = w.as.URL+"/authorize", w.as.URL+"/token"
 	})
-	c := newCaller(w, w.idp.callerToken("alice", nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
+	c := newCaller(w, w.idp.Token("alice", testResource, nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
 	if got := c.call("up__whoami"); got != "alice.up" {
 		t.Errorf("upstream user: got %q, want alice.up", got)
 	}
-	w.as.revoke("alice.up", false)
+	w.as.Revoke("alice.up", false)
 	if got := c.call("up__whoami"); got != "alice.up" || c.pages != 1 {
 		t.Errorf("after a refresh: got upstream user %q, %d pages", got, c.pages)
 	}
@@ -479,7 +479,7 @@ func TestPageLimits(t *testing.T) {
 // TestStarts checks the limit on the attempts to log in with a page.
 func TestStarts(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision)
-	page := w.loginPage(w.idp.callerToken("alice", nil))
+	page := w.loginPage(w.idp.Token("alice", testResource, nil))
 	jar, err := cookiejar.New(nil)
 	must(t, err)
 	b := &http.Client{Jar: jar, Transport: ownTransport(t), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -514,7 +514,7 @@ func TestBusy(t *testing.T) {
 			<-w.logins.exchanges
 		}
 	}
-	address := w.loginPage(w.idp.callerToken("ann", nil)) + "/start"
+	address := w.loginPage(w.idp.Token("ann", testResource, nil)) + "/start"
 	for range maxStarts { // a refused request is no attempt
 		busy(address)
 	}

@@ -43,7 +43,7 @@ func TestLogin(t *testing.T) {
 
 func testLogin(t *testing.T, revision, upstream mcp.Revision) {
 	w := newWorld(t, upstream)
-	tokens := []string{w.idp.callerToken("alice", nil), w.idp.callerToken("bob", nil)}
+	tokens := []string{w.idp.Token("alice", testResource, nil), w.idp.Token("bob", testResource, nil)}
 	alice := newCaller(w, tokens[0], revision, w.browser("alice", "alice.up"))
 	bob := newCaller(w, tokens[1], revision, w.browser("bob", "bob.up"))
 	if diff := cmp.Diff([]string{"up__log_in"}, toolsOf(t, alice.Client)); diff != "" {
@@ -62,7 +62,7 @@ func testLogin(t *testing.T, revision, upstream mcp.Revision) {
 		t.Errorf("log_in: got %q", got)
 	}
 	// Another client of alice does not need to log in.
-	other := newCaller(w, w.idp.callerToken("alice", map[string]any{"client_id": "other"}), revision, nil)
+	other := newCaller(w, w.idp.Token("alice", testResource, map[string]any{"client_id": "other"}), revision, nil)
 	for who, c := range map[string]*caller{"alice.up": alice, "bob.up": bob} {
 		if got := c.call("up__whoami"); got != who {
 			t.Errorf("upstream user: got %q, want %s", got, who)
@@ -71,21 +71,21 @@ func testLogin(t *testing.T, revision, upstream mcp.Revision) {
 	if got := other.call("up__whoami"); got != "alice.up" {
 		t.Errorf("upstream user of alice's other client: got %q, want alice.up", got)
 	}
-	if alice.pages != 1 || bob.pages != 1 || w.as.logins != 2 || w.as.registered != 1 {
-		t.Errorf("got %d and %d pages, %d logins, %d registrations, want 1, 1, 2, 1", alice.pages, bob.pages, w.as.logins, w.as.registered)
+	if alice.pages != 1 || bob.pages != 1 || len(w.as.Authorized) != 2 || len(w.as.Registrations) != 1 {
+		t.Errorf("got %d and %d pages, %d logins, %d registrations, want 1, 1, 2, 1", alice.pages, bob.pages, len(w.as.Authorized), len(w.as.Registrations))
 	}
 	// Access tokens are refreshed without a login.
-	w.as.revoke("alice.up", false)
+	w.as.Revoke("alice.up", false)
 	if got := alice.call("up__whoami"); got != "alice.up" || alice.pages != 1 {
 		t.Errorf("after a refresh: got upstream user %q of alice, %d pages", got, alice.pages)
 	}
 	// Without a valid refresh token, the user logs in again.
-	w.as.revoke("bob.up", true)
+	w.as.Revoke("bob.up", true)
 	if got := bob.call("up__whoami"); got != "bob.up" || bob.pages != 2 {
 		t.Errorf("after a second login: got upstream user %q of bob, %d pages", got, bob.pages)
 	}
 	sent := w.upstream.String()
-	if !strings.Contains(sent, "Bearer access-alice.up") || !strings.Contains(sent, "whoami") {
+	if !strings.Contains(sent, "Bearer SECRET-access-alice.up-") || !strings.Contains(sent, "whoami") {
 		t.Fatalf("the %d recorded bytes have no request", len(sent))
 	}
 	for _, token := range tokens {

@@ -61,14 +61,16 @@ func TestReplicas(t *testing.T) {
 
 func testReplicas(t *testing.T, dpop bool) {
 	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
-	w.as.dpop = dpop
+	if dpop {
+		w.as.Document()["dpop_signing_alg_values_supported"] = []string{"ES256"}
+	}
 	gateways := []*Logins{w.logins, w.replica(nil)}
 	for _, at := range []int{0b0001, 0b0010, 0b0100, 0b1000, 0b0101, 0b1010, 0b1111} {
 		t.Run(fmt.Sprintf("%04b", at), func(t *testing.T) {
 			w.pages = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { gateways[at>>stepOf(r)&1].ServeHTTP(rw, r) })
 			user := fmt.Sprint("user", at)
 			b := w.browser(user, "up-"+user)
-			c := w.dial(w.idp.callerToken(user, nil), mcp.LatestRevision, func(page string) mcp.ElicitAction {
+			c := w.dial(w.idp.Token(user, testResource, nil), mcp.LatestRevision, func(page string) mcp.ElicitAction {
 				status, text := b.login(page)
 				if status != http.StatusOK || !strings.Contains(text, "You are logged in") {
 					t.Errorf("status %d: %s", status, text)
@@ -78,7 +80,7 @@ func testReplicas(t *testing.T, dpop bool) {
 			if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); got != "up-"+user || err != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
-			w.as.revoke("up-"+user, false)
+			w.as.Revoke("up-"+user, false)
 			if got, err := client.CallTool[string](t.Context(), c, "up__whoami", nil); got != "up-"+user || err != nil {
 				t.Errorf("after the token expired: got %q, %v", got, err)
 			}
@@ -96,7 +98,7 @@ func TestCompleteElsewhere(t *testing.T) {
 	w.pages = w.replica(nil)
 	done := make(chan string, 1)
 	b := w.browser("ann", "up-ann")
-	c := w.dial(w.idp.callerToken("ann", nil), mcp.LatestLegacyRevision, func(string) mcp.ElicitAction { return mcp.ElicitActionAccept }, func(method, params string) {
+	c := w.dial(w.idp.Token("ann", testResource, nil), mcp.LatestLegacyRevision, func(string) mcp.ElicitAction { return mcp.ElicitActionAccept }, func(method, params string) {
 		if method == mcp.NotificationElicitationComplete {
 			done <- params
 		}
@@ -195,7 +197,7 @@ func TestForeignReplica(t *testing.T) {
 func TestReplay(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, sharedKeys(t))
 	other := w.replica(nil)
-	link := w.loginPage(w.idp.callerToken("ann", nil))
+	link := w.loginPage(w.idp.Token("ann", testResource, nil))
 	other.find(link[strings.LastIndex(link, "/")+1:]) // knows the page, and not that it was used
 	b := w.browser("ann", "up-ann")
 	callback := b.followUntil(link+"/start", w.url+Path+"callback/")
@@ -204,8 +206,8 @@ func TestReplay(t *testing.T) {
 		t.Errorf("a wrong code: got %d, %s", status, text)
 	}
 	w.pages = other
-	if status, text := b.open(callback); status != http.StatusNotFound || w.as.issued() != 0 {
-		t.Errorf("the response at another gateway: got %d, %s, and %d tokens", status, text, w.as.issued())
+	if status, text := b.open(callback); status != http.StatusNotFound || len(w.as.Tokens) != 0 {
+		t.Errorf("the response at another gateway: got %d, %s, and %d tokens", status, text, len(w.as.Tokens))
 	}
 	if status, text := b.login(link); status != http.StatusOK {
 		t.Errorf("the link: got %d, %s", status, text)

@@ -14,8 +14,8 @@ import (
 
 // BenchmarkHooks measures each part of the policy of a call.
 func BenchmarkHooks(b *testing.B) {
-	issuer := newTokenIssuer(b)
-	token := issuer.token("alice", testResource, map[string]any{"team": "team19", "groups": []string{"a", "b", "c"}})
+	idp := newTokenIssuer()
+	token := idp.Token("alice", testResource, map[string]any{"team": "team19", "groups": []string{"a", "b", "c"}})
 	var rules []config.View
 	for i := range 20 {
 		rules = append(rules, config.View{Match: config.Match{Claims: map[string]config.Texts{"team": {fmt.Sprint("team", i)}}}, Allow: []string{fmt.Sprintf("up%d__*", i), "up__echo*"}, Deny: []string{"*__delete*"}})
@@ -26,11 +26,11 @@ func BenchmarkHooks(b *testing.B) {
 	audit, err := OpenAudit(AuditOptions{Path: filepath.Join(b.TempDir(), "audit.jsonl")})
 	must(b, err)
 	defer audit.Close()
-	p, err := issuer.verifier(b, testResource).Verify(b.Context(), token)
+	p, err := idp.Verifier(b, testResource).Verify(b.Context(), token)
 	must(b, err)
 	ctx := auth.WithPrincipal(b.Context(), p)
 	b.Run("guard", func(b *testing.B) {
-		guard, err := auth.NewGuard(&auth.GuardOptions{Resource: testResource, Verifier: issuer.verifier(b, testResource), AuthorizationServers: []string{testIssuer}})
+		guard, err := auth.NewGuard(&auth.GuardOptions{Resource: testResource, Verifier: idp.Verifier(b, testResource), AuthorizationServers: []string{testIssuer}})
 		must(b, err)
 		h := guard.Protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		r := httptest.NewRequest(http.MethodPost, testResource, nil)

@@ -38,7 +38,7 @@ func cpuTime(b *testing.B) time.Duration {
 // directly, through a plain gateway and through one with the policy, in turn. CPU/call is that of
 // the plain gateway alone, and ratio is that of the gateways, both as medians of the rounds.
 func BenchmarkGatewayPolicy(b *testing.B) {
-	issuer := newTokenIssuer(b)
+	idp := newTokenIssuer()
 	srv := server.MustNew("up", "1", &server.Options{Revisions: []mcp.Revision{mcp.LatestRevision}})
 	b.Cleanup(func() { srv.Close(context.Background()) })
 	must(b, server.AddTool(srv, "echo", "", func(_ context.Context, in struct {
@@ -66,8 +66,8 @@ func BenchmarkGatewayPolicy(b *testing.B) {
 	must(b, err)
 	defer pins.Close()
 	plain := through(gateway.Options{}, nil)
-	guarded := through(gateway.Options{View: views.Of, Admit: limits.Admit, Audit: audit.Record, Pin: pins.Decide}, issuer.verifier(b, testResource))
-	token := issuer.token("alice", testResource, map[string]any{"team": "team19", "groups": []string{"a", "b", "c"}})
+	guarded := through(gateway.Options{View: views.Of, Admit: limits.Admit, Audit: audit.Record, Pin: pins.Decide}, idp.Verifier(b, testResource))
+	token := idp.Token("alice", testResource, map[string]any{"team": "team19", "groups": []string{"a", "b", "c"}})
 
 	hc := &http.Client{Transport: ownTransport(b)}
 	call := func(url, tool string) {

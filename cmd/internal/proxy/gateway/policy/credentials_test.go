@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
 
@@ -30,64 +29,47 @@ const (
 
 // An idp is a transport with an authorization server and an upstream, which records its requests.
 type idp struct {
-	mu sync.Mutex
-	// forms are the token requests.
-	forms []url.Values
-	// sent are the headers of requests to other servers.
-	sent []http.Header
-	// reject has an error code for each rejected subject token.
-	reject map[string]string
+	*issuer.Issuer
 	// needToken rejects requests to the upstream without a token.
 	needToken bool
+
+	mu sync.Mutex
+	// sent are the headers of requests to other servers.
+	sent []http.Header
 }
 
-func (i *idp) RoundTrip(req *http.Request) (*http.Response, error) {
-	var body []byte
-	if req.Body != nil {
-		var err error
-		if body, err = io.ReadAll(req.Body); err != nil {
-			return nil, err
-		}
-		req.Body.Close()
+func newIDP() *idp {
+	i := issuer.New(testIssuer)
+	i.Clients["gateway"] = "gateway-secret"
+	i.AuthMethods("client_secret_basic")
+	i.Metadata["/.well-known/oauth-protected-resource/mcp"] = map[string]any{
+		"resource": testUpstream, "authorization_servers": []string{testIssuer}, "scopes_supported": []string{"up"},
 	}
-	out := httptest.NewRecorder()
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch req.Method + " " + req.URL.Scheme + "://" + req.URL.Host + req.URL.Path {
-	case "GET " + testIssuer + "/.well-known/oauth-authorization-server":
-		fmt.Fprintf(out, `{"issuer":%q,"token_endpoint":%q,"token_endpoint_auth_methods_supported":["client_secret_basic"]}`, testIssuer, testIssuer+"/token")
-	case "GET https://up.example.com/.well-known/oauth-protected-resource/mcp":
-		fmt.Fprintf(out, `{"resource":%q,"authorization_servers":[%q],"scopes_supported":["up"]}`, testUpstream, testIssuer)
-	case "POST " + testIssuer + "/token":
-		form, err := url.ParseQuery(string(body))
-		if err != nil {
-			return nil, err
-		}
-		if id, secret, _ := req.BasicAuth(); id != "gateway" || secret != "gateway-secret" {
-			form.Set("bad client", id+":"+secret)
-		}
-		i.forms = append(i.forms, form)
-		if code := i.reject[form.Get("subject_token")]; code != "" {
-			out.WriteHeader(http.StatusBadRequest)
-			fmt.Fprintf(out, `{"error":%q}`, code)
-			break
-		}
-		fmt.Fprintf(out, `{"access_token":"issued-%d","token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, len(i.forms))
-	default:
-		i.sent = append(i.sent, req.Header.Clone())
-		if i.needToken && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer issued-") {
-			out.WriteHeader(http.StatusUnauthorized)
-		}
-	}
-	resp := out.Result()
-	resp.Request = req
-	return resp, nil
+	return &idp{Issuer: i}
 }
+
+func (i *idp) RoundTrip(req *http.Request) (*http.Response, error) { return issuer.RoundTrip(i, req) }
+
+func (i *idp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if site := r.URL.Scheme + "://" + r.URL.Host; site == testIssuer || strings.HasPrefix(r.URL.Path, "/.well-known/") {
+		i.Issuer.ServeHTTP(w, r)
+		return
+	}
+	i.mu.Lock()
+	i.sent = append(i.sent, r.Header)
+	i.mu.Unlock()
+	if i.needToken && !strings.HasPrefix(r.Header.Get("Authorization"), "Bearer "+issuedToken) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
+// issuedToken is the beginning of the tokens of an idp.
+const issuedToken = "SECRET-access-"
 
 // authorizations returns the headers Authorization that the upstream got.
 func (i *idp) authorizations() (list []string) {
 	for _, h := range i.sent {
-		list = append(list, h.Get("Authorization"))
+		list = append(list, strings.TrimSuffix(h.Get("Authorization"), "-of-idp.example.com"))
 	}
 	return list
 }
@@ -115,7 +97,7 @@ func get(t *testing.T, ctx context.Context, rt http.RoundTripper, address string
 }
 
 func TestHeaders(t *testing.T) {
-	i := &idp{}
+	i := newIDP()
 	c := &Credentials{Headers: map[string]Source{"X-Api-Key": text("k")}, Token: text("t")}
 	rt, err := c.Transport(testUpstream, i)
 	if err != nil {
@@ -145,7 +127,7 @@ func TestSecretIsReadAgain(t *testing.T) {
 	write("one")
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		i := &idp{}
+		i := newIDP()
 		c := &Credentials{Token: func() (auth.Secret, error) {
 			reads++
 			b, err := os.ReadFile(path)
@@ -182,7 +164,8 @@ func TestSecretIsReadAgain(t *testing.T) {
 }
 
 func TestClientCredentials(t *testing.T) {
-	i := &idp{needToken: true}
+	i := newIDP()
+	i.needToken = true
 	c := &Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret"), Scopes: []string{"read"}}, MetadataTransport: i}
 	rt, err := c.Transport(testUpstream, i)
 	if err != nil {
@@ -193,10 +176,10 @@ func TestClientCredentials(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"", "Bearer issued-1", "Bearer issued-1", "Bearer issued-1"}, i.authorizations()); diff != "" {
+	if diff := cmp.Diff([]string{"", "Bearer SECRET-access-1", "Bearer SECRET-access-1", "Bearer SECRET-access-1"}, i.authorizations()); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]url.Values{{"grant_type": {"client_credentials"}, "resource": {testUpstream}, "scope": {"read"}}}, i.forms); diff != "" {
+	if diff := cmp.Diff([]url.Values{{"grant_type": {"client_credentials"}, "resource": {testUpstream}, "scope": {"read"}}}, i.Asked); diff != "" {
 		t.Errorf("forms (-want +got):\n%s", diff)
 	}
 }
@@ -215,7 +198,14 @@ func (fakeVerifier) Verify(_ context.Context, token string) (*auth.Principal, er
 func TestExchange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tokens CallerTokens
-		i := &idp{needToken: true, reject: map[string]string{"mallory.1": "invalid_request"}}
+		i := newIDP()
+		i.needToken = true
+		i.TokenError = func(form url.Values) string {
+			if form.Get("subject_token") == "mallory.1" {
+				return "invalid_request"
+			}
+			return ""
+		}
 		c := &Credentials{
 			Headers:           map[string]Source{"X-Api-Key": text("k")},
 			Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
@@ -241,16 +231,16 @@ func TestExchange(t *testing.T) {
 			}
 		}
 		var subjects []string
-		for _, form := range i.forms {
+		for _, form := range i.Asked {
 			subjects = append(subjects, form.Get("subject_token"))
-			if form.Get("audience") != "up" || form.Get("bad client") != "" {
+			if form.Get("audience") != "up" {
 				t.Errorf("got %v", form)
 			}
 		}
 		if diff := cmp.Diff([]string{"alice.1", "bob.1", "alice.2", "alice.admin.3"}, subjects); diff != "" {
 			t.Errorf("exchanged tokens (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"Bearer issued-1", "Bearer issued-2", "Bearer issued-1", "Bearer issued-3", "Bearer issued-4", "Bearer issued-3"}, i.authorizations()); diff != "" {
+		if diff := cmp.Diff([]string{"Bearer SECRET-access-1", "Bearer SECRET-access-2", "Bearer SECRET-access-1", "Bearer SECRET-access-3", "Bearer SECRET-access-4", "Bearer SECRET-access-3"}, i.authorizations()); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
 		}
 		sent := len(i.sent)
@@ -328,7 +318,7 @@ func TestCredentialErrors(t *testing.T) {
 		{Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "a", Secret: broken}}, "the variable KEY is not set"},
 		{Credentials{Client: &ClientCredentials{Issuer: testIssuer}}, "oauth: client credentials need ClientID, and ClientSecret or ClientKey"},
 	} {
-		if _, err := tt.c.Transport(testUpstream, &idp{}); err == nil || err.Error() != tt.want {
+		if _, err := tt.c.Transport(testUpstream, newIDP()); err == nil || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}

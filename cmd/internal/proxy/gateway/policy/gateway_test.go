@@ -3,18 +3,15 @@ package policy
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
@@ -33,6 +29,7 @@ import (
 	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -44,96 +41,14 @@ const testResource = "https://gw.example.com/mcp"
 // eras are the revisions that clients and upstreams of the tests speak.
 var eras = []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision}
 
-// A tokenIssuer is a transport with an authorization server that signs tokens and exchanges them
-// for tokens with the same scopes.
-type tokenIssuer struct {
-	key *ecdsa.PrivateKey
-
-	mu sync.Mutex
-	// exchanges has the subject of each exchange.
-	exchanges []string
-}
-
-func newTokenIssuer(t testing.TB) *tokenIssuer {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &tokenIssuer{key: key}
-}
-
-// token returns a token of a subject for an audience, with more claims.
-func (i *tokenIssuer) token(subject, audience string, more map[string]any) string {
-	claims := map[string]any{
-		"iss": testIssuer, "aud": audience, "sub": subject, "client_id": "app", "jti": rand.Text(),
-		"iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
-	}
-	maps.Copy(claims, more)
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		panic(err)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, (&jose.SignerOptions{}).WithType("at+jwt").WithHeader("kid", "k"))
-	if err != nil {
-		panic(err)
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		panic(err)
-	}
-	text, err := signed.CompactSerialize()
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// verifier returns a verifier of tokens for an audience.
-func (i *tokenIssuer) verifier(t testing.TB, audience string) auth.Verifier {
-	v, err := auth.NewJWT(&auth.JWTOptions{Issuer: testIssuer, Audiences: []string{audience}, JWKSURL: testIssuer + "/keys", HTTPClient: &http.Client{Transport: i}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-// RoundTrip implements http.RoundTripper.
-func (i *tokenIssuer) RoundTrip(req *http.Request) (*http.Response, error) {
-	out := httptest.NewRecorder()
-	switch req.URL.Scheme + "://" + req.URL.Host + req.URL.Path {
-	case testIssuer + "/.well-known/oauth-authorization-server":
-		fmt.Fprintf(out, `{"issuer":%q,"token_endpoint":%q,"token_endpoint_auth_methods_supported":["client_secret_basic"]}`, testIssuer, testIssuer+"/token")
-	case testIssuer + "/keys":
-		json.NewEncoder(out).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
-	case testIssuer + "/token":
-		if err := req.ParseForm(); err != nil {
-			return nil, err
-		}
-		id, secret, _ := req.BasicAuth()
-		signed, err := jose.ParseSignedCompact(req.PostForm.Get("subject_token"), []jose.SignatureAlgorithm{jose.ES256})
-		if err != nil || id != "gateway" || secret != "gateway-secret" {
-			http.Error(out, `{"error":"invalid_request"}`, http.StatusBadRequest)
-			break
-		}
-		payload, err := signed.Verify(i.key.Public())
-		var claims struct{ Sub, Scope string }
-		if err != nil || json.Unmarshal(payload, &claims) != nil {
-			http.Error(out, `{"error":"invalid_request"}`, http.StatusBadRequest)
-			break
-		}
-		i.mu.Lock()
-		i.exchanges = append(i.exchanges, claims.Sub)
-		i.mu.Unlock()
-		json.NewEncoder(out).Encode(map[string]any{
-			"access_token": i.token(claims.Sub, req.PostForm.Get("audience"), map[string]any{"scope": claims.Scope}), "token_type": "Bearer", "expires_in": 600,
-			"issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
-		})
-	default:
-		return nil, fmt.Errorf("unexpected request to %s", req.URL)
-	}
-	resp := out.Result()
-	resp.Request = req
-	return resp, nil
+// newTokenIssuer returns an authorization server that exchanges tokens for tokens with the same
+// scopes.
+func newTokenIssuer() *issuer.Issuer {
+	i := issuer.New(testIssuer)
+	i.JWT = true
+	i.Clients["gateway"] = "gateway-secret"
+	i.AuthMethods("client_secret_basic")
+	return i
 }
 
 // A wire records all bytes that the gateway sends to upstreams.
@@ -332,14 +247,14 @@ func TestGatewayViews(t *testing.T) {
 }
 
 func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
-	issuer, files := newTokenIssuer(t), newFilesServer(t, upstream)
+	idp, files := newTokenIssuer(), newFilesServer(t, upstream)
 	views, err := NewViews([]config.View{
 		{Match: config.Match{Claims: map[string]config.Texts{"team": {"support"}}}, Allow: []string{"tool:files__read", "prompt:files__hello", "resource:files__file:///public/*"}},
 		{Match: config.Match{Claims: map[string]config.Texts{"admin": {"true"}}}, Allow: []string{"*"}, Deny: []string{"*__files__delete"}},
 	}, nil)
 	must(t, err)
 	var wire wire
-	url := front(t, &gateway.Options{View: views.Of, Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}, Rename: map[string]string{"slow": "long"}}}}, issuer.verifier(t, testResource))
+	url := front(t, &gateway.Options{View: views.Of, Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}, Rename: map[string]string{"slow": "long"}}}}, idp.Verifier(t, testResource))
 
 	for _, tt := range []struct {
 		name   string
@@ -354,12 +269,12 @@ func testGatewayViews(t *testing.T, revision, upstream mcp.Revision) {
 		{"a number", map[string]any{"team": 1e300, "admin": 1}, nil},
 		{"null", map[string]any{"team": nil, "admin": nil}, nil},
 	} {
-		if got := everything(t, dial(t, url, issuer.token(tt.name, testResource, tt.claims), revision)); !cmp.Equal(got, tt.want) {
+		if got := everything(t, dial(t, url, idp.Token(tt.name, testResource, tt.claims), revision)); !cmp.Equal(got, tt.want) {
 			t.Errorf("%s: got items %q, want %q", tt.name, got, tt.want)
 		}
 	}
 
-	c := dial(t, url, issuer.token("alice", testResource, map[string]any{"team": "support"}), revision)
+	c := dial(t, url, idp.Token("alice", testResource, map[string]any{"team": "support"}), revision)
 	ctx := t.Context()
 	if got, err := client.CallTool[string](ctx, c, "files__read", nil); err != nil || got != "tool read" {
 		t.Errorf("read: got %q, %v", got, err)
@@ -468,12 +383,12 @@ func TestGatewayRawNames(t *testing.T) {
 func TestGatewayPrincipals(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision.String(), func(t *testing.T) {
-			issuer, files := newTokenIssuer(t), newFilesServer(t, revision)
+			idp, files := newTokenIssuer(), newFilesServer(t, revision)
 			var wire wire
-			url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, issuer.verifier(t, testResource))
-			alice, bob := dial(t, url, issuer.token("alice", testResource, nil), revision), dial(t, url, issuer.token("bob", testResource, nil), revision)
+			url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, idp.Verifier(t, testResource))
+			alice, bob := dial(t, url, idp.Token("alice", testResource, nil), revision), dial(t, url, idp.Token("bob", testResource, nil), revision)
 			// Alice's other client has the same subject, but another client ID.
-			other := dial(t, url, issuer.token("alice", testResource, map[string]any{"client_id": "other"}), revision)
+			other := dial(t, url, idp.Token("alice", testResource, map[string]any{"client_id": "other"}), revision)
 			ctx := t.Context()
 			task, err := alice.StartTool(ctx, "files__slow", nil)
 			must(t, err)
@@ -494,8 +409,8 @@ func TestGatewayPrincipals(t *testing.T) {
 			for i := range 5 {
 				must(t, server.AddTool(files.Server, fmt.Sprint("big", i), strings.Repeat("x", 1<<20), func(context.Context, none) (string, error) { return "", nil }))
 			}
-			url = front(t, &gateway.Options{Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, issuer.verifier(t, testResource))
-			alice, bob = dial(t, url, issuer.token("alice", testResource, nil), revision), dial(t, url, issuer.token("bob", testResource, nil), revision)
+			url = front(t, &gateway.Options{Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, idp.Verifier(t, testResource))
+			alice, bob = dial(t, url, idp.Token("alice", testResource, nil), revision), dial(t, url, idp.Token("bob", testResource, nil), revision)
 			page, err := alice.ListTools(ctx, nil)
 			must(t, err)
 			if page.NextCursor == nil {
@@ -524,7 +439,7 @@ func TestGatewayExchange(t *testing.T) {
 }
 
 func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
-	issuer, files := newTokenIssuer(t), newFilesServer(t, upstream)
+	idp, files := newTokenIssuer(), newFilesServer(t, upstream)
 	// The upstream accepts only tokens for its own audience.
 	up := server.MustNew("up", "1", &server.Options{Revisions: []mcp.Revision{upstream}})
 	t.Cleanup(func() { up.Close(context.Background()) })
@@ -535,7 +450,7 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 		}
 		return p.Subject + " " + strings.Join(p.Scopes, " "), nil
 	}))
-	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: "https://up.example.com/mcp", Verifier: issuer.verifier(t, "up"), AuthorizationServers: []string{testIssuer}})
+	guard, err := auth.NewGuard(&auth.GuardOptions{Resource: "https://up.example.com/mcp", Verifier: idp.Verifier(t, "up"), AuthorizationServers: []string{testIssuer}})
 	must(t, err)
 	upURL := serveHTTP(t, up, &streamable.Options{Guard: guard})
 
@@ -544,7 +459,7 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	credentials := &Credentials{
 		Headers:           map[string]Source{"X-Gateway": text("gw")},
 		Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
-		MetadataTransport: issuer,
+		MetadataTransport: idp,
 	}
 	rt, err := credentials.Transport(upURL, wire.transport(ownTransport(t)))
 	must(t, err)
@@ -552,13 +467,13 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{
 		{Name: "up", PerPrincipal: true, Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}},
 		{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}},
-	}}, tokens.Verifier(issuer.verifier(t, testResource)))
+	}}, tokens.Verifier(idp.Verifier(t, testResource)))
 
 	var callerTokens []string
 	var group sync.WaitGroup
 	for i := range 6 {
 		subject, scope := fmt.Sprint("caller-", i%3), []string{"a", "b a"}[i/3]
-		token := issuer.token(subject, testResource, map[string]any{"scope": scope})
+		token := idp.Token(subject, testResource, map[string]any{"scope": scope})
 		callerTokens = append(callerTokens, token)
 		c := dial(t, url, token, revision)
 		group.Go(func() {
@@ -583,8 +498,8 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 			t.Errorf("the gateway sent the token of caller %d to an upstream", i)
 		}
 	}
-	if n := len(issuer.exchanges); n != 6 {
-		t.Errorf("got %d exchanges for 6 tokens: %q", n, issuer.exchanges)
+	if n := len(idp.Asked); n != 6 {
+		t.Errorf("got %d exchanges for 6 tokens: %q", n, idp.Asked)
 	}
 }
 
@@ -593,14 +508,15 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 func TestGatewayExchangeFails(t *testing.T) {
 	for _, revision := range eras {
 		t.Run(revision.String(), func(t *testing.T) {
-			issuer, files := newTokenIssuer(t), newFilesServer(t, revision)
+			idp, files := newTokenIssuer(), newFilesServer(t, revision)
+			idp.TokenError = func(url.Values) string { return "invalid_request" }
 			var requests atomic.Int32
 			up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 			defer up.Close()
 			var tokens CallerTokens
 			credentials := &Credentials{
-				Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("wrong")}, Audience: "up", Tokens: &tokens},
-				MetadataTransport: issuer,
+				Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
+				MetadataTransport: idp,
 			}
 			rt, err := credentials.Transport(up.URL, ownTransport(t))
 			must(t, err)
@@ -609,8 +525,8 @@ func TestGatewayExchangeFails(t *testing.T) {
 			url := front(t, &gateway.Options{Upstreams: []gateway.Upstream{
 				{Name: "up", PerPrincipal: true, Bridge: bridge.Options{HTTP: true, Connect: func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }}},
 				{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}},
-			}}, tokens.Verifier(issuer.verifier(t, testResource)))
-			c := dial(t, url, issuer.token("alice", testResource, nil), revision)
+			}}, tokens.Verifier(idp.Verifier(t, testResource)))
+			c := dial(t, url, idp.Token("alice", testResource, nil), revision)
 			if got := everything(t, c); len(got) != 9 {
 				t.Errorf("got items %q, want 9", got)
 			}
@@ -630,16 +546,16 @@ func TestGatewayExchangeFails(t *testing.T) {
 
 // TestGatewayLimits checks the error of calls over a limit, and their records in the audit log.
 func TestGatewayLimits(t *testing.T) {
-	issuer, files := newTokenIssuer(t), newFilesServer(t, mcp.LatestRevision)
+	idp, files := newTokenIssuer(), newFilesServer(t, mcp.LatestRevision)
 	limits := NewLimits(LimitOptions{Caller: Limit{Rate: 0.001, Burst: 2}})
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	audit, err := OpenAudit(AuditOptions{Path: path})
 	must(t, err)
 	defer audit.Close()
 	var wire wire
-	url := front(t, &gateway.Options{Admit: limits.Admit, Audit: audit.Record, Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, issuer.verifier(t, testResource))
+	url := front(t, &gateway.Options{Admit: limits.Admit, Audit: audit.Record, Upstreams: []gateway.Upstream{{Name: "files", Bridge: bridge.Options{Connect: wire.overStream(files.Server)}}}}, idp.Verifier(t, testResource))
 	for _, revision := range eras {
-		c := dial(t, url, issuer.token("alice "+revision.String(), testResource, nil), revision)
+		c := dial(t, url, idp.Token("alice "+revision.String(), testResource, nil), revision)
 		everything(t, c) // lists do not count
 		for range 2 {
 			if _, err := client.CallTool[string](t.Context(), c, "files__read", nil); err != nil {
