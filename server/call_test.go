@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/test/buffer"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -187,32 +187,21 @@ func TestLogData(t *testing.T) {
 }
 
 // records is a log whose records can be searched.
-type records struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (r *records) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(p)
-}
+type records struct{ buffer.Buffer }
 
 // find returns the record with that message.
 func (r *records) find(t *testing.T, msg string) map[string]any {
 	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for line := range bytes.Lines(r.buf.Bytes()) {
+	for line := range strings.Lines(r.String()) {
 		var record map[string]any
-		if err := json.Unmarshal(line, &record); err != nil {
+		if err := json.Unmarshal([]byte(line), &record); err != nil {
 			t.Fatal(err)
 		}
 		if record["msg"] == msg {
 			return record
 		}
 	}
-	t.Fatalf("no record %q in\n%s", msg, r.buf.String())
+	t.Fatalf("no record %q in\n%s", msg, r)
 	return nil
 }
 
@@ -251,8 +240,8 @@ func TestLogger(t *testing.T) {
 			if _, err := c.call(context.Background(), "no/such", "{}"); err == nil {
 				t.Error("no/such was answered")
 			}
-			if bytes.Contains(log.buf.Bytes(), []byte(`"level":"ERROR"`)) {
-				t.Errorf("the failure of a tool is logged as a failure of the server:\n%s", log.buf.Bytes())
+			if strings.Contains(log.String(), `"level":"ERROR"`) {
+				t.Errorf("the failure of a tool is logged as a failure of the server:\n%s", log.String())
 			}
 		})
 	}

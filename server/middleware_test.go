@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/internal/rpc"
+	"mcpwire/internal/test/buffer"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/middleware"
@@ -448,7 +449,7 @@ func TestUseTooLate(t *testing.T) {
 // TestMiddlewarePanic shows that a panic fails only its own message.
 func TestMiddlewarePanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logged := new(lockedBuffer)
+		logged := new(buffer.Buffer)
 		var sent []error
 		srv := with(t, &server.Options{Logger: slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))},
 			func(_ context.Context, call *server.Call) (*mcp.CallToolResult, error) {
@@ -482,24 +483,6 @@ func TestMiddlewarePanic(t *testing.T) {
 			t.Errorf("logged %d times:\n%s", n, logged)
 		}
 	})
-}
-
-// A lockedBuffer is a log for concurrent writers.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // TestMiddlewareOutgoing checks that middleware can change and drop the server's messages.

@@ -195,8 +195,8 @@ func TestSubscriptionEnds(t *testing.T) {
 			t.Errorf("Serve: %v", err)
 		}
 		c.conn.Close()
-		if log.buf.Len() > 0 {
-			t.Errorf("logged:\n%s", log.buf.String())
+		if log.String() != "" {
+			t.Errorf("logged:\n%s", log.String())
 		}
 	})
 }

@@ -363,7 +363,7 @@ func TestUnusualToolNames(t *testing.T) {
 		if err := server.AddTool(srv, name, "", func(context.Context, empty) (string, error) { return "", nil }); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.buf.String(), "clients may refuse a tool's name"); usual != (n == 0) || n > 1 {
+		if n := strings.Count(log.String(), "clients may refuse a tool's name"); usual != (n == 0) || n > 1 {
 			t.Errorf("%.40q: logged %d times", name, n)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"mcpwire/cluster/clustertest"
 	"mcpwire/cluster/natscluster"
 	"mcpwire/internal/net/loopback"
+	"mcpwire/internal/test/buffer"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -103,21 +104,8 @@ func TestExternal(t *testing.T) {
 }
 
 // A logText is a log whose text tests read.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
+type logText struct{ buffer.Buffer }
 
 func (l *logText) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-func (l *logText) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.text.String(), text)
-}
+func (l *logText) has(text string) bool { return strings.Contains(l.String(), text) }

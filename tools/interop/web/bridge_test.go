@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
@@ -133,14 +134,14 @@ func TestBridgeKilledDuringElicitation(t *testing.T) {
 		ended <- err
 	}()
 	<-first.started
-	eventually(t, "first login", func() bool { return d.opened() == 1 })
+	wait.Until(t, "first login", func() bool { return d.opened() == 1 })
 	dialed := make(chan error, 1)
 	go func() {
 		_, err := second.dial(mcp.LatestRevision)
 		dialed <- err
 	}()
 	<-second.started
-	eventually(t, "second bridge waits", func() bool { return strings.Contains(second.log.String(), "Another mcpwire") })
+	wait.Until(t, "second bridge waits", func() bool { return strings.Contains(second.log.String(), "Another mcpwire") })
 	first.process.cmd.Process.Signal(syscall.SIGKILL)
 	if err := <-ended; err == nil {
 		t.Error("dial of the first: error = nil, want one")
@@ -257,7 +258,7 @@ func checkReady(t *testing.T, revision mcp.Revision, flags ...string) {
 		t.Errorf("readyz after the login: status = %d, body = %s, want %d", status, text, http.StatusOK)
 	}
 	d.site.issuer.revoke(t, d.token(), me.ClientID, "")
-	eventually(t, "readyz with an invalid login", func() bool {
+	wait.Until(t, "readyz with an invalid login", func() bool {
 		status, text := readyz(t, at)
 		return status == http.StatusServiceUnavailable && strings.Contains(text, "the user must log in, but this request must not start a login")
 	})
@@ -312,7 +313,7 @@ func TestBridgeClosedDuringElicitation(t *testing.T) {
 		ended <- err
 	}()
 	<-h.started
-	eventually(t, "login", func() bool { return d.opened() == 1 })
+	wait.Until(t, "login", func() bool { return d.opened() == 1 })
 	h.stdin.Close()
 	h.stdout.(io.Closer).Close()
 	if err := <-ended; err == nil {

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	_ "embed"
+
+	"mcpwire/internal/test/buffer"
+	"mcpwire/internal/test/wait"
 )
 
 // page is a document whose script runs steps and reports their outcomes.
@@ -58,7 +61,7 @@ type outcome struct {
 type browser struct {
 	cmd *exec.Cmd
 	dir string
-	log logBuffer
+	log buffer.Buffer
 	api string // the URL of the debugger, which opens pages
 }
 
@@ -116,7 +119,7 @@ func startBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	browsers.one = b // so that stop ends it, even if the test fails
-	eventually(t, "start of the browser", func() bool {
+	wait.Until(t, "start of the browser", func() bool {
 		f, err := os.Open(filepath.Join(b.dir, "DevToolsActivePort"))
 		if err != nil {
 			return false

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
 	"mcpwire/server"
@@ -120,12 +121,12 @@ func TestSubscription(t *testing.T) {
 				t.Fatalf("listen: %v", err)
 			}
 			defer sub.Close()
-			eventually(t, "two refreshes", func() bool {
+			wait.Until(t, "two refreshes", func() bool {
 				v.whoami(c)
 				return v.grants("refresh_token") >= 2
 			})
 			before := notified.Load()
-			eventually(t, "notification of a change", func() bool {
+			wait.Until(t, "notification of a change", func() bool {
 				if err := server.AddTool(s.server, "extra", "Is added and removed.", noNotifications); err != nil {
 					t.Fatal(err)
 				}

@@ -3,7 +3,6 @@ package web
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"mcpwire/internal/test/buffer"
 	"mcpwire/oauth"
 )
 
@@ -54,7 +54,7 @@ type issuer struct {
 
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   logBuffer
+	log   buffer.Buffer
 }
 
 // issuers are the running authorization servers, by the path of the issuer.
@@ -271,38 +271,4 @@ func node(t *testing.T, major int) string {
 		missing(t, "%s is version %s, want %d or newer", path, bytes.TrimSpace(version), major)
 	}
 	return path
-}
-
-// A logBuffer has the output of a process.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-// eventually calls f until it returns true. It fails the test after 20 seconds.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: timeout", what)
-		}
-	}
 }

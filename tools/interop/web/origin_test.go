@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"mcpwire/auth"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
 )
@@ -191,7 +192,7 @@ func TestRejectedOrigin(t *testing.T) {
 			}
 			// The beacon may arrive after the page has reported its outcomes.
 			want := map[string]int{"OPTIONS": 4, "POST text/plain": 6}
-			eventually(t, "all requests", func() bool {
+			wait.Until(t, "all requests", func() bool {
 				return len(e.requestsWhere(func(v seenRequest) bool { return v.method == http.MethodOptions })) >= want["OPTIONS"] &&
 					len(e.requestsWhere(func(v seenRequest) bool {
 						return v.method == http.MethodPost && strings.HasPrefix(v.contentType, "text/plain")

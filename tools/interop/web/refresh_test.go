@@ -9,6 +9,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
 )
@@ -57,7 +58,7 @@ func TestRefreshBeforeEnd(t *testing.T) {
 	s := newSite(t, issuers.at(t, ""), formatShort, siteOptions{})
 	v := newSiteUser(t, s, "alice", nil)
 	c := v.mustDial(mcp.LatestRevision)
-	eventually(t, "two refreshes", func() bool {
+	wait.Until(t, "two refreshes", func() bool {
 		v.whoami(c)
 		return v.grants("refresh_token") >= 2
 	})
@@ -130,7 +131,7 @@ func TestRevokedAfterCache(t *testing.T) {
 		t.Fatalf("status = %d, want %d: %s", r.status, http.StatusOK, r.body)
 	}
 	is.revoke(t, token, machineID, machineSecret)
-	eventually(t, "the site rejects the token", func() bool {
+	wait.Until(t, "the site rejects the token", func() bool {
 		before := s.calls.Load()
 		r := s.call(t, "Bearer "+token)
 		if r.status == http.StatusOK {

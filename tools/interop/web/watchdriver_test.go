@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"mcpwire/internal/test/buffer"
 )
 
 // A function is a function of the test that a scene calls, for example to send lines to a tap.
@@ -22,7 +24,7 @@ type driver struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
-	log logBuffer
+	log buffer.Buffer
 }
 
 // A driverLine is a line from the driver.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"mcpwire/internal/test/wait"
 )
 
 var listening = regexp.MustCompile(`url="?(http://[^\s"]+)`)
@@ -28,7 +30,7 @@ func (m *machine) listen(t *testing.T, args ...string) string {
 	}
 	t.Cleanup(func() { p.stop(syscall.SIGTERM) })
 	var found []string
-	eventually(t, strings.Join(args, " ")+": listen", func() bool {
+	wait.Until(t, strings.Join(args, " ")+": listen", func() bool {
 		found = listening.FindStringSubmatch(p.log.String())
 		return found != nil
 	})

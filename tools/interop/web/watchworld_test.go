@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"mcpwire/internal/test/buffer"
 )
 
 // binary builds mcpwire once for all tests.
@@ -100,7 +102,7 @@ type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout io.Reader
-	log    logBuffer
+	log    buffer.Buffer
 }
 
 // run starts mcpwire.
