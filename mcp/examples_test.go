@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/test/specschema"
 	"mcpwire/jsonrpc"
 )
 
 // TestExamples shows that each example of the specification is decoded into its type and encoded as
 // the same JSON value.
 func TestExamples(t *testing.T) {
-	needSpec(t)
-	paths, err := filepath.Glob(filepath.Join(specDir, "2026-07-28/examples/*/*.json"))
+	paths, err := filepath.Glob(filepath.Join(specschema.Dir(t), "2026-07-28/examples/*/*.json"))
 	if err != nil || len(paths) < 100 {
 		t.Fatalf("%d examples, %v", len(paths), err)
 	}

@@ -34,7 +34,7 @@ func TestMethods(t *testing.T) {
 	}
 	where := map[string][]string{} // revisions by method
 	for _, s := range specs {
-		for name, def := range s.defs {
+		for name, def := range s.Defs {
 			method, ok := at(def, "properties", "method", "const").(string)
 			if ok && !strings.HasPrefix(name, "Client") && !strings.HasPrefix(name, "Server") {
 				where[method] = append(where[method], s.revision.String())

@@ -1,82 +1,27 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"mcpwire/internal/test/specschema"
 )
-
-// specDir has the specification's schema.json of each revision, next to the repository but not part
-// of it.
-const specDir = "../../shared/spec"
-
-// needSpec skips the test if the specification is missing.
-func needSpec(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the specification's schemas are not there: no %s", specDir)
-	}
-}
 
 // A spec is the schema.json of one revision.
 type spec struct {
+	*specschema.Schema
 	revision Revision
-	root     string // name of the member with the definitions
-	defs     map[string]any
-	compiler *jsonschema.Compiler
 }
 
 func openSpecs(t *testing.T) []*spec {
 	t.Helper()
-	needSpec(t)
 	var all []*spec
 	for _, r := range Revisions() {
-		text, err := os.ReadFile(filepath.Join(specDir, r.String(), "schema.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &spec{revision: r, compiler: jsonschema.NewCompiler()}
-		if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
-			t.Fatal(err)
-		}
-		for _, s.root = range []string{"$defs", "definitions"} {
-			if s.defs, _ = doc.(map[string]any)[s.root].(map[string]any); s.defs != nil {
-				break
-			}
-		}
-		all = append(all, s)
+		all = append(all, &spec{specschema.Open(t, r.String(), nil), r})
 	}
 	return all
-}
-
-// validate validates a text against the schema at path below the definitions, such as Tool or
-// CallToolRequest/properties/params.
-func (s *spec) validate(t *testing.T, path string, text []byte) {
-	t.Helper()
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Errorf("%v, %s: %v: %s", s.revision, path, err, text)
-		return
-	}
-	schema, err := s.compiler.Compile("urn:mcp#/" + s.root + "/" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := schema.Validate(value); err != nil {
-		t.Errorf("%v, %s: %v\n%s", s.revision, path, err, text)
-	}
 }
 
 // at returns the schema below a schema by keys, or nil.
@@ -97,7 +42,7 @@ func (s *spec) properties(schema any) map[string]any {
 		}
 	}
 	if ref, ok := at(schema, "$ref").(string); ok {
-		add(s.properties(s.defs[ref[strings.LastIndexByte(ref, '/')+1:]]))
+		add(s.properties(s.Defs[ref[strings.LastIndexByte(ref, '/')+1:]]))
 	}
 	for _, keyword := range []string{"allOf", "anyOf"} {
 		parts, _ := at(schema, keyword).([]any)
@@ -113,7 +58,7 @@ func (s *spec) properties(schema any) map[string]any {
 // union reports whether a value must match only one of several schemas.
 func (s *spec) union(schema any) bool {
 	if ref, ok := at(schema, "$ref").(string); ok {
-		return s.union(s.defs[ref[strings.LastIndexByte(ref, '/')+1:]])
+		return s.union(s.Defs[ref[strings.LastIndexByte(ref, '/')+1:]])
 	}
 	return at(schema, "anyOf") != nil
 }
@@ -130,7 +75,7 @@ var renamedDefs = map[string]string{
 func paramsTypes(specs []*spec) map[string]string {
 	types := map[string]string{}
 	for _, s := range specs {
-		for name, def := range s.defs {
+		for name, def := range s.Defs {
 			if at(def, "properties", "method", "const") == nil {
 				continue
 			}
@@ -147,7 +92,7 @@ func paramsTypes(specs []*spec) map[string]string {
 // goTypes returns the types that the schema describes, by path.
 func (s *spec) goTypes(params map[string]string) map[string]string {
 	types := map[string]string{}
-	for name, def := range s.defs {
+	for name, def := range s.Defs {
 		switch typ := params[name]; {
 		case typ != "" && at(def, "properties", "params") != nil:
 			types[name+"/properties/params"] = typ
@@ -166,7 +111,7 @@ func (s *spec) goTypes(params map[string]string) map[string]string {
 
 // find returns the schema at a path of goTypes.
 func (s *spec) find(path string) any {
-	var schema any = s.defs
+	var schema any = s.Defs
 	for key := range strings.SplitSeq(path, "/") {
 		if list, ok := schema.([]any); ok {
 			schema = list[key[0]-'0']
@@ -193,7 +138,7 @@ func TestAppendRevision(t *testing.T) {
 				v := filled(t, typ, variant)
 				text := v.appendRevision(nil, s.revision)
 				if of(path, variant) {
-					s.validate(t, path, text)
+					s.Check(t, path, string(text))
 					s.checkMembers(t, path, variant, text)
 				}
 			}

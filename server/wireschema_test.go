@@ -1,25 +1,15 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
+	"mcpwire/internal/test/specschema"
 	"mcpwire/internal/text/uritemplate"
 	"mcpwire/mcp"
 )
-
-// specDir has the specification's schema.json of each revision, next to the repository but not part
-// of it.
-const specDir = "../../shared/spec"
 
 // resultTypes are the definitions of results by method. The unions of the schemas match any result.
 var resultTypes = map[string]string{
@@ -60,38 +50,7 @@ var requestTypes = map[string]string{
 	"roots/list":             "ListRootsRequest",
 }
 
-// A schemaSet is the schema.json of one revision.
-type schemaSet struct {
-	compiler *jsonschema.Compiler
-	defs     string // name of the member with the definitions
-	names    map[string]any
-}
-
-func openSchemas(t *testing.T, revision string) *schemaSet {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(specDir, revision, "schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &schemaSet{compiler: jsonschema.NewCompiler()}
-	// the module's own format has no operators
-	s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: checkTemplate})
-	if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
-		t.Fatal(err)
-	}
-	for _, s.defs = range []string{"$defs", "definitions"} {
-		if s.names, _ = doc.(map[string]any)[s.defs].(map[string]any); s.names != nil {
-			return s
-		}
-	}
-	t.Fatalf("%s: no definitions", revision)
-	return nil
-}
-
+// checkTemplate is stricter than the format of package jsonschema, which has no operators.
 func checkTemplate(v any) error {
 	text, ok := v.(string)
 	if !ok {
@@ -101,31 +60,11 @@ func checkTemplate(v any) error {
 	return err
 }
 
-// check validates a value against the first of the definitions that the revision has.
-func (s *schemaSet) check(t *testing.T, value any, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		if s.names[name] == nil {
-			continue
-		}
-		schema, err := s.compiler.Compile("urn:mcp#/" + s.defs + "/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := schema.Validate(value); err != nil {
-			text, _ := json.Marshal(value)
-			t.Errorf("%s: %v\n%s", name, err, text)
-		}
-		return
-	}
-	t.Errorf("none of %v is defined", names)
-}
-
 // A checker observes one connection, and validates the server's messages against the schema of
 // their revision.
 type checker struct {
 	t          *testing.T
-	sets       map[string]*schemaSet
+	sets       map[string]*specschema.Schema
 	legacy     bool // the server supports no modern revision
 	negotiated string
 	asked      map[string]asked // by id
@@ -230,23 +169,17 @@ func (c *checker) check(revision, text string, names ...string) {
 		c.t.Errorf("no definition is known for %s", text)
 		return
 	}
-	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		c.t.Errorf("%v: %s", err, text)
-		return
+	if !c.sets[revision].CheckFirst(c.t, text, names...) {
+		c.t.Errorf("none of %v is defined", names)
 	}
-	c.sets[revision].check(c.t, value, names...)
 }
 
 // TestSchemas validates all of the server's messages in the transcripts against the specification's
 // schemas.
 func TestSchemas(t *testing.T) {
-	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the specification's schemas are not there: no %s", specDir)
-	}
-	sets := map[string]*schemaSet{}
+	sets := map[string]*specschema.Schema{}
 	for _, revision := range append(legacyRevisions(), "2026-07-28") {
-		sets[revision] = openSchemas(t, revision)
+		sets[revision] = specschema.Open(t, revision, map[string]func(any) error{"uri-template": checkTemplate})
 	}
 	total := 0
 	for _, s := range scripts(t) {

@@ -98,6 +98,7 @@ var modules = map[string][]string{
 	"internal/proc/inuse":               {"golang.org/x/sys"},
 	"internal/proc/procgroup":           {"golang.org/x/sys"},
 	"internal/test/issuer":              {"github.com/go-jose/go-jose/v4"},
+	"internal/test/specschema":          {"github.com/santhosh-tekuri/jsonschema/v6"},
 	"cmd/internal/proxy/endpoint":       {"golang.org/x/sys"},
 	"cmd/internal/proxy/gateway/config": {"go.yaml.in/yaml/v4"},
 	"cmd/internal/proxy/gateway/policy": {"golang.org/x/time/rate"},

@@ -3,33 +3,21 @@ package shape_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"mcpwire/internal/era/shape"
+	"mcpwire/internal/test/specschema"
 	"mcpwire/mcp"
 )
 
-const specDir = "../../../../shared/spec"
-
-// needSpec skips the test if the specification, which is not part of the repository, is not there.
-func needSpec(t *testing.T) {
-	t.Helper()
-	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the specification's schemas are not there: no %s", specDir)
-	}
-}
-
 // TestExamples shows that the specification's own examples have no problems in their revision.
 func TestExamples(t *testing.T) {
-	needSpec(t)
 	seen, skipped := 0, 0
 	for _, rev := range mcp.Revisions() {
-		paths, err := filepath.Glob(filepath.Join(specDir, rev.String(), "examples", "*", "*.json"))
+		paths, err := filepath.Glob(filepath.Join(specschema.Dir(t), rev.String(), "examples", "*", "*.json"))
 		if err != nil {
 			t.Fatal(err)
 		}

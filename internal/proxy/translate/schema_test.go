@@ -1,24 +1,16 @@
 package translate_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"mcpwire/internal/proxy/translate"
+	"mcpwire/internal/test/specschema"
 	"mcpwire/mcp"
 )
-
-// specDir has the specification's schema.json of each revision. It is not part of the repository.
-const specDir = "../../../../shared/spec"
 
 var resultTypes = map[string]string{
 	"initialize": "InitializeResult", "server/discover": "DiscoverResult", "ping": "EmptyResult", "logging/setLevel": "EmptyResult",
@@ -46,39 +38,15 @@ var messageTypes = map[string]string{
 	"notifications/roots/list_changed": "RootsListChangedNotification",
 }
 
-// A schemaSet is the schema.json of one revision.
-type schemaSet struct {
-	compiler *jsonschema.Compiler
-	defs     string
-	names    map[string]any
-}
-
-func openSchemas(t testing.TB) map[string]*schemaSet {
+// openSchemas returns the schemas by revision, or nil if the specification is missing.
+func openSchemas(t testing.TB) map[string]*specschema.Schema {
 	t.Helper()
-	if _, err := os.Stat(specDir); errors.Is(err, fs.ErrNotExist) {
+	if _, ok := specschema.Find(); !ok {
 		return nil
 	}
-	sets := map[string]*schemaSet{}
+	sets := map[string]*specschema.Schema{}
 	for _, r := range mcp.Revisions() {
-		text, err := os.ReadFile(filepath.Join(specDir, r.String(), "schema.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &schemaSet{compiler: jsonschema.NewCompiler()}
-		s.compiler.RegisterFormat(&jsonschema.Format{Name: "uri-template", Validate: func(any) error { return nil }})
-		if err := s.compiler.AddResource("urn:mcp", doc); err != nil {
-			t.Fatal(err)
-		}
-		for _, s.defs = range []string{"$defs", "definitions"} {
-			if s.names, _ = doc.(map[string]any)[s.defs].(map[string]any); s.names != nil {
-				break
-			}
-		}
-		sets[r.String()] = s
+		sets[r.String()] = specschema.Open(t, r.String(), map[string]func(any) error{"uri-template": func(any) error { return nil }})
 	}
 	return sets
 }
@@ -86,7 +54,7 @@ func openSchemas(t testing.TB) map[string]*schemaSet {
 // A checker validates a translator's messages to each side with the schema of the revision there.
 type checker struct {
 	t    testing.TB
-	sets map[string]*schemaSet
+	sets map[string]*specschema.Schema
 	mu   sync.Mutex
 	// revs has the revision of each side.
 	revs [3]string
@@ -96,7 +64,7 @@ type checker struct {
 	n int
 }
 
-func newChecker(t testing.TB, sets map[string]*schemaSet, modern bool) *checker {
+func newChecker(t testing.TB, sets map[string]*specschema.Schema, modern bool) *checker {
 	c := &checker{t: t, sets: sets}
 	c.methods = [3]map[string]string{{}, {}, {}}
 	c.revs[translate.Downstream], c.revs[translate.Upstream] = "2025-11-25", "2026-07-28"
@@ -172,7 +140,7 @@ func (c *checker) message(side translate.Side, text string, out bool) {
 	switch {
 	case !out:
 	case e.Method != "":
-		if name := messageTypes[e.Method]; name != "" && c.sets[c.revs[side]].names[name] != nil {
+		if name := messageTypes[e.Method]; name != "" && c.sets[c.revs[side]].Defs[name] != nil {
 			c.check(side, text, name)
 		}
 	case e.Error != nil && string(e.ID) != "null" && e.ID != nil:
@@ -187,39 +155,21 @@ func (c *checker) result(side translate.Side, method, text string) {
 	case strings.Contains(text, `"resultType":"task"`):
 	case strings.HasPrefix(text, `{"task":{`):
 		c.check(side, text, "CreateTaskResult")
-	case resultTypes[method] != "" && c.sets[c.revs[side]].names[resultTypes[method]] != nil:
+	case resultTypes[method] != "" && c.sets[c.revs[side]].Defs[resultTypes[method]] != nil:
 		c.check(side, text, resultTypes[method])
 	}
 }
 
 func (c *checker) check(side translate.Side, text string, names ...string) {
-	s := c.sets[c.revs[side]]
-	for _, name := range names {
-		if s.names[name] == nil {
-			continue
-		}
-		schema, err := s.compiler.Compile("urn:mcp#/" + s.defs + "/" + name)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-		if err == nil {
-			err = schema.Validate(value)
-		}
-		if err != nil {
-			c.t.Errorf("%s, revision %s: %v\n%s", name, c.revs[side], err, text)
-		}
+	if c.sets[c.revs[side]].CheckFirst(c.t, text, names...) {
 		c.n++
-		return
 	}
 }
 
 // TestSchemas checks all messages in the transcripts against the specification's schemas.
 func TestSchemas(t *testing.T) {
+	specschema.Dir(t) // skips the test if it is missing
 	sets := openSchemas(t)
-	if sets == nil {
-		t.Skipf("skipped: the specification's schemas are missing: no %s", specDir)
-	}
 	total := 0
 	for _, s := range transcripts(t) {
 		if strings.HasPrefix(s.name, "hostile") { // errors of peers are forwarded
