@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"mcpwire/internal/test/process"
 	"mcpwire/internal/test/wait"
 )
 
@@ -31,10 +32,10 @@ func TestParentDeath(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || !alive(pid) {
+	if err != nil || !process.Running(pid) {
 		t.Fatalf("%q is no live process", line)
 	}
 	unix.Kill(cmd.Process.Pid, unix.SIGKILL)
 	cmd.Wait()
-	wait.Until(t, "end of the orphan", func() bool { return !alive(pid) })
+	wait.Until(t, "end of the orphan", func() bool { return !process.Running(pid) })
 }

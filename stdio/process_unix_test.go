@@ -4,7 +4,6 @@ package stdio
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"mcpwire/internal/proc/procgroup"
 	"mcpwire/internal/test/buffer"
+	"mcpwire/internal/test/process"
 	"mcpwire/internal/test/wait"
 
 	"golang.org/x/sys/unix"
@@ -144,19 +144,6 @@ func wantLine(t *testing.T, r *bufio.Reader, want string) {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	})
-}
-
-// alive reports whether a process exists and is not a zombie.
-func alive(pid int) bool {
-	if unix.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return !errors.Is(err, os.ErrNotExist)
-	}
-	_, state, _ := bytes.Cut(stat, []byte(") "))
-	return len(state) > 0 && state[0] != 'Z' && state[0] != 'X'
 }
 
 func TestProcessExit(t *testing.T) {
@@ -306,7 +293,7 @@ func TestProcessTermination(t *testing.T) {
 				})
 			}
 			wait.Within(t, "Close", wg.Wait)
-			if alive(p.Pid()) {
+			if process.Running(p.Pid()) {
 				t.Error("still alive")
 			}
 		})
@@ -366,7 +353,7 @@ func TestProcessGrandchildIsKilled(t *testing.T) {
 			if d := time.Since(begin); d > time.Second {
 				t.Errorf("took %v", d)
 			}
-			wait.Until(t, "end of the grandchild", func() bool { return !alive(pid) })
+			wait.Until(t, "end of the grandchild", func() bool { return !process.Running(pid) })
 		})
 	}
 }
@@ -398,7 +385,7 @@ func TestProcessPipeHeldByDescendant(t *testing.T) {
 		}
 		p.Close()
 	})
-	if !alive(pid) {
+	if !process.Running(pid) {
 		t.Error("a process of another session was killed")
 	}
 }

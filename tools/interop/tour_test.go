@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/process"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -290,28 +287,6 @@ func (t *tour) text(tool string, args any, opts ...client.CallOption) string {
 	return text
 }
 
-// eventually waits until done reports true.
-func (t *tour) eventually(what string, done func() bool) {
-	t.Helper()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for !done() {
-		select {
-		case <-ticker.C:
-		case <-t.ctx.Done():
-			t.Fatalf("wait for %s: %v", what, t.ctx.Err())
-		}
-	}
-}
-
-// isRunning reports if a process has not ended. A process that has ended keeps its number until its
-// parent notices.
-func isRunning(pid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // Linux has it
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
-}
-
 // checkGone checks that all processes of s have exited.
 func (s *recordedServer) checkGone() {
 	s.t.Helper()
@@ -324,7 +299,7 @@ func (s *recordedServer) checkGone() {
 			if e.Kind != started {
 				continue
 			}
-			if isRunning(e.Code) {
+			if process.Running(e.Code) {
 				s.t.Errorf("process %d is still running", e.Code)
 			}
 		}

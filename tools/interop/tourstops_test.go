@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -186,7 +187,7 @@ func visitLog(t *tour) {
 		if t.quirk("lost log") {
 			return
 		}
-		t.eventually("the log", func() bool {
+		wait.Until(t, "the log", func() bool {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			return len(t.log) >= len(want)

@@ -24,6 +24,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/cmd/internal/gatewayd"
+	"mcpwire/internal/test/process"
 	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/streamable"
@@ -304,7 +305,7 @@ func TestGatewayPins(t *testing.T) {
 func livesText(pid string) bool {
 	var n int
 	_, err := fmt.Sscan(pid, &n)
-	return err == nil && lives(n)
+	return err == nil && process.Running(n)
 }
 
 // TestGatewayKill kills the gateway: no process of a server outlives it. It also kills a server:
@@ -317,7 +318,7 @@ func TestGatewayKill(t *testing.T) {
 	a := g.pids("a")
 	for _, pid := range a {
 		var n int
-		if _, err := fmt.Sscan(pid, &n); err == nil && lives(n) {
+		if _, err := fmt.Sscan(pid, &n); err == nil && process.Running(n) {
 			_ = syscall.Kill(n, syscall.SIGKILL)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"mcpwire/internal/test/process"
 	"mcpwire/internal/test/wait"
 )
 
@@ -80,14 +81,7 @@ func TestNoOrphans(t *testing.T) {
 			defer syscall.Kill(pid, syscall.SIGKILL)
 			_ = c.Process.Kill()
 			_ = c.Wait()
-			wait.Until(t, "the server to end", func() bool { return !lives(pid) })
+			wait.Until(t, "the server to end", func() bool { return !process.Running(pid) })
 		})
 	}
-}
-
-// lives reports whether a process exists and has not ended.
-func lives(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return err == nil && !strings.HasPrefix(rest, "Z")
 }

@@ -4,12 +4,13 @@ package resend_test
 
 import (
 	"encoding/json"
-	"errors"
-	"syscall"
+	"fmt"
 	"testing"
 	"time"
 
 	"mcpwire/cmd/internal/playback/resend"
+	"mcpwire/internal/test/process"
+	"mcpwire/internal/test/wait"
 )
 
 // TestRunEndsGroup shows that a server and its child processes are killed if they ignore the end of
@@ -24,16 +25,9 @@ func TestRunEndsGroup(t *testing.T) {
 		t.Fatalf("the answer is %s, %v", res.Response, err)
 	}
 	for _, pid := range []int{events[2].Start.PID, answer.Result.PID} {
-		for limit := time.Now().Add(waitLimit); !gone(pid); <-time.After(5 * time.Millisecond) {
-			if time.Now().After(limit) {
-				t.Fatalf("process %d still exists", pid)
-			}
-		}
+		wait.Until(t, fmt.Sprintf("process %d to end", pid), func() bool { return !process.Running(pid) })
 	}
 	if exit := events[len(events)-2].Exit; exit == nil || exit.Signal != "killed" || exit.Code != -1 {
 		t.Errorf("the end is recorded as %+v", exit)
 	}
 }
-
-// gone reports whether the process does not exist or is a zombie.
-func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/test/process"
 	"mcpwire/internal/test/wait"
 )
 
@@ -115,7 +116,7 @@ func TestSharedPipes(t *testing.T) {
 	pids := map[string]int{}
 	t.Cleanup(func() {
 		for _, pid := range pids {
-			if running(pid) {
+			if process.Running(pid) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
@@ -132,9 +133,9 @@ func TestSharedPipes(t *testing.T) {
 	}
 	_ = host.Wait()
 	for _, name := range []string{"tap", "server", "child"} {
-		wait.Until(t, "the end of "+name, func() bool { return !running(pids[name]) })
+		wait.Until(t, "the end of "+name, func() bool { return !process.Running(pids[name]) })
 	}
-	if !running(pids["other"]) {
+	if !process.Running(pids["other"]) {
 		t.Error("nobody has kept the pipes; so this test shows nothing")
 	}
 }
@@ -176,7 +177,7 @@ func TestKilled(t *testing.T) {
 				pids := map[string]int{"host": host.Process.Pid}
 				t.Cleanup(func() {
 					for _, pid := range pids { // only if the test fails
-						if running(pid) {
+						if process.Running(pid) {
 							_ = syscall.Kill(pid, syscall.SIGKILL)
 						}
 					}
@@ -192,7 +193,7 @@ func TestKilled(t *testing.T) {
 					t.Fatalf("the host has started only %v", pids)
 				}
 				for name, pid := range pids {
-					if !running(pid) {
+					if !process.Running(pid) {
 						t.Fatalf("%s does not run", name)
 					}
 				}
@@ -200,7 +201,7 @@ func TestKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, name := range []string{"tap", "server", "child"} {
-					wait.Until(t, "the end of "+name, func() bool { return !running(pids[name]) })
+					wait.Until(t, "the end of "+name, func() bool { return !process.Running(pids[name]) })
 				}
 				_, _ = io.Copy(io.Discard, out)
 				_ = host.Wait()

@@ -23,6 +23,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/hooks"
+	"mcpwire/internal/test/process"
 	"mcpwire/internal/test/wait"
 )
 
@@ -390,8 +391,8 @@ func TestOrphanedProcesses(t *testing.T) {
 				t.Errorf("it took %v", d)
 			}
 			if where == "inside" {
-				wait.Until(t, "the end of what was left behind", func() bool { return !running(pid) })
-			} else if !running(pid) {
+				wait.Until(t, "the end of what was left behind", func() bool { return !process.Running(pid) })
+			} else if !process.Running(pid) {
 				t.Error("what had left the group was ended, too; so this test shows nothing")
 			}
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && where == "outside" {
@@ -400,19 +401,6 @@ func TestOrphanedProcesses(t *testing.T) {
 			h.stdin.Close()
 		})
 	}
-}
-
-// running reports whether a process exists and is no zombie.
-func running(pid int) bool {
-	if syscall.Kill(pid, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return !os.IsNotExist(err) || !exists("/proc/self/stat")
-	}
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
 func exists(name string) bool {
