@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/server"
 )
@@ -101,10 +102,10 @@ func TestTaskProgressDropped(t *testing.T) {
 	if _, err := c.StartTool(t.Context(), "slow", nil, progress); err != nil || watched() != 1 {
 		t.Fatalf("%v, %d are watched", err, watched())
 	}
-	for watched() > 0 { // a task that is never collected would hang the test
+	wait.Until(t, "the task to be collected", func() bool {
 		runtime.GC()
-		runtime.Gosched()
-	}
+		return watched() == 0
+	})
 	s.answers["tools/call"] = says(done)
 	if _, err := c.StartTool(t.Context(), "slow", nil, progress); err != nil || watched() != 0 {
 		t.Errorf("no task: %v, %d are watched", err, watched())

@@ -15,6 +15,7 @@ import (
 	"mcpwire/cluster"
 	"mcpwire/cluster/natscluster"
 	"mcpwire/internal/base/coordination"
+	"mcpwire/internal/test/wait"
 )
 
 // smallDisk mounts a disk of 64 MiB at dir, or skips the test.
@@ -54,16 +55,6 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// until waits until ok.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for began := time.Now(); !ok(); <-time.After(50 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 // TestDiskFull fills the disks of two of three core nodes. They say so, and store again, with what
 // they had, when there is room.
 func TestDiskFull(t *testing.T) {
@@ -93,11 +84,11 @@ func TestDiskFull(t *testing.T) {
 		}
 		return err
 	}
-	until(t, "a record is stored", func() bool { return put(0, "before") == nil })
+	wait.Until(t, "a record is stored", func() bool { return put(0, "before") == nil })
 	free := []func(){fill(t, disk(0)), fill(t, disk(1))}
 	for i := range free {
 		n := 0
-		until(t, fmt.Sprintf("node %d says that its disk is full", i), func() bool {
+		wait.Until(t, fmt.Sprintf("node %d says that its disk is full", i), func() bool {
 			n++
 			_ = put(2, fmt.Sprint("full", i, ".", n))
 			err := nodes[i].Check()
@@ -112,11 +103,11 @@ func TestDiskFull(t *testing.T) {
 	}
 	began := time.Now()
 	for i := range nodes {
-		until(t, fmt.Sprintf("node %d stores again", i), func() bool { return nodes[i].Check() == nil && put(i, fmt.Sprint("after", i)) == nil })
+		wait.Until(t, fmt.Sprintf("node %d stores again", i), func() bool { return nodes[i].Check() == nil && put(i, fmt.Sprint("after", i)) == nil })
 	}
 	t.Logf("all store %v after there is room", time.Since(began))
 	for i, r := range buckets {
-		until(t, fmt.Sprintf("node %d finds what was stored before", i), func() bool {
+		wait.Until(t, fmt.Sprintf("node %d finds what was stored before", i), func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), coordination.CallTimeout)
 			defer cancel()
 			rec, err := r.Get(ctx, "before")
@@ -148,7 +139,7 @@ func TestStartDiskFull(t *testing.T) {
 		}
 		b.Close()
 	})
-	until(t, "the node waits for room", func() bool { return log.has("waiting for room on the disk") })
+	wait.Until(t, "the node waits for room", func() bool { return log.has("waiting for room on the disk") })
 	free()
 	wg.Wait()
 }

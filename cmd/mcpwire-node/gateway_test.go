@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"mcpwire/client"
 	"mcpwire/internal/test/upstream"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -114,12 +114,7 @@ func TestGateway(t *testing.T) {
 		}
 	}
 	for _, process := range processes {
-		for syscall.Kill(process, 0) == nil {
-			if time.Since(killed) > testTimeout {
-				t.Fatal("a process of the killed node is running")
-			}
-			runtime.Gosched()
-		}
+		wait.Until(t, "the process of the killed node to end", func() bool { return syscall.Kill(process, 0) != nil })
 	}
 	if status := p.stop(); status != 0 {
 		t.Errorf("exit status %d", status)

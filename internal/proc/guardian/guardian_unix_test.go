@@ -9,7 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
-	"time"
+
+	"mcpwire/internal/test/wait"
 )
 
 // TestMain is also the owner that TestStart kills: it starts a group and a guardian, and prints a
@@ -63,13 +64,7 @@ func TestStart(t *testing.T) {
 	}
 	_ = owner.Process.Kill()
 	_ = owner.Wait()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.Now().Add(time.Minute); !ended(group); <-tick.C {
-		if time.Now().After(limit) {
-			t.Fatal("the group is running after the end of its owner")
-		}
-	}
+	wait.Until(t, "the group to end after its owner", func() bool { return ended(group) })
 }
 
 // TestDismiss checks that a dismissed guardian kills no process.

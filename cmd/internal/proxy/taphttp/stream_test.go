@@ -25,6 +25,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/proxy/taphttp"
 	"mcpwire/internal/test/race"
+	"mcpwire/internal/test/wait"
 )
 
 // early answers a POST by an event stream before it has read the body.
@@ -148,9 +149,7 @@ func TestManyStreams(t *testing.T) {
 	wg.Wait()
 	cancel()
 	transport.CloseIdleConnections()
-	for open.Load() > 0 || runtime.NumGoroutine() > before+10 { // it would hang
-		runtime.Gosched()
-	}
+	wait.Until(t, "connections and goroutines to end", func() bool { return open.Load() == 0 && runtime.NumGoroutine() <= before+10 })
 	gone := 0
 	for _, e := range p.events() {
 		if e.Kind == capture.KindEnd && string(e.Data) == "client closed" {

@@ -30,6 +30,7 @@ import (
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/test/issuer"
+	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/server"
@@ -629,14 +630,11 @@ func TestGatewayPins(t *testing.T) {
 			// it.
 			eventually := func(when string, want bool) {
 				t.Helper()
-				deadline := time.Now().Add(time.Minute)
 				for _, c := range clients {
-					for slices.Contains(everything(t, c), "files__pinned") != want {
-						if time.Now().After(deadline) {
-							t.Fatalf("%s: tool visible: got %v, want %v", when, !want, want)
-						}
+					wait.Until(t, fmt.Sprintf("tool visible %s: %v", when, want), func() bool {
 						c.ForgetCached()
-					}
+						return slices.Contains(everything(t, c), "files__pinned") == want
+					})
 				}
 			}
 			eventually("at first", true)
