@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/internal/test/issuer"
 	"mcpwire/internal/test/wait"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
@@ -257,27 +257,6 @@ func TestCallPrincipal(t *testing.T) {
 	}
 }
 
-// An exchanger is a transport to two servers: an authorization server that exchanges the token T
-// for "for-other-T", and a server that returns the token that it gets.
-type exchanger struct{}
-
-// RoundTrip implements http.RoundTripper.
-func (exchanger) RoundTrip(req *http.Request) (*http.Response, error) {
-	out := httptest.NewRecorder()
-	switch req.URL.String() {
-	case "https://as.example.com/.well-known/oauth-authorization-server":
-		fmt.Fprint(out, `{"issuer":"https://as.example.com","token_endpoint":"https://as.example.com/token"}`)
-	case "https://as.example.com/token":
-		if err := req.ParseForm(); err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(out, `{"access_token":"for-other-%s","token_type":"Bearer","issued_token_type":"urn:ietf:params:oauth:token-type:access_token"}`, req.PostForm.Get("subject_token"))
-	case "https://other.example.com/":
-		fmt.Fprint(out, req.Header.Get("Authorization"))
-	}
-	return out.Result(), nil
-}
-
 // TestTokenExchange makes a tool call another server for its callers, in both eras and in
 // sessions that several requests share.
 func TestTokenExchange(t *testing.T) {
@@ -289,14 +268,22 @@ func TestTokenExchange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The authorization server exchanges the token T for "for-other-T".
+	as := issuer.New("https://as.example.com")
+	as.Clients[""] = ""
+	as.EditToken = func(response map[string]any) {
+		response["access_token"] = "for-other-" + as.Asked[len(as.Asked)-1].Get("subject_token")
+	}
 	exchange, err := oauth.NewClient(&oauth.ClientOptions{
-		ClientIssuer: "https://as.example.com", MetadataTransport: exchanger{},
+		ClientIssuer: as.URL, MetadataTransport: as,
 		Grant: oauth.TokenExchange{SubjectToken: func(ctx context.Context) (auth.Secret, error) { return auth.TokenOf(ctx), nil }},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport, err := exchange.Transport("https://other.example.com/", exchanger{})
+	transport, err := exchange.Transport("https://other.example.com/", direct{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("Authorization"))
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}
