@@ -58,69 +58,25 @@ func Lookup(id string) (*Rule, bool) {
 	return nil, false
 }
 
-const specificationURL = "https://modelcontextprotocol.io/specification/"
-
 // describe returns the rule's description, with the complete URL and dates.
 func (r *rule) describe() *Rule {
-	d := &Rule{
+	return &Rule{
 		ID: r.ID, Severity: r.Severity, Revisions: slices.Clone(r.Revisions),
-		Title: expandDates(r.Title), Why: expandDates(r.Why), Fix: expandDates(r.Fix), URL: r.URL,
+		Title: expandDates(r.Title), Why: expandDates(r.Why), Fix: expandDates(r.Fix), URL: era.PageURL(r.URL, r.Revisions),
 		Good: r.Good, Bad: r.Bad,
 	}
-	if !strings.HasPrefix(d.URL, "https:") {
-		newest := mcp.LatestRevision
-		if n := len(d.Revisions); n > 0 {
-			newest = d.Revisions[n-1]
-		}
-		d.URL = specificationURL + newest.String() + "/" + d.URL
-	}
-	return d
 }
 
-// in returns a copy of the rule with the URL of the page in revision rev. It returns r itself if
-// rev is RevisionNone or lacks the rule, or if the URL is outside the specification.
+// in returns a copy of the rule with the URL of the page in revision rev, or r itself if that is the
+// same.
 func (r *Rule) in(rev mcp.Revision) *Rule {
-	path, ok := strings.CutPrefix(r.URL, specificationURL)
-	if !ok || rev == mcp.RevisionNone || len(r.Revisions) > 0 && !slices.Contains(r.Revisions, rev) {
+	url := era.PageIn(r.URL, r.Revisions, rev)
+	if url == r.URL {
 		return r
 	}
-	_, path, _ = strings.Cut(path, "/")
 	c := *r
-	c.URL = specificationURL + rev.String() + "/" + pageIn(path, rev)
+	c.URL = url
 	return &c
-}
-
-// movedPages maps modern pages to their legacy location.
-var movedPages = map[string]string{
-	"basic/versioning":                                         "basic/lifecycle#version-negotiation",
-	"basic/patterns/cancellation":                              "basic/utilities/cancellation",
-	"basic/transports/stdio":                                   "basic/transports#stdio",
-	"basic/transports/stdio#shutdown":                          "basic/lifecycle#stdio",
-	"basic/transports/streamable-http#security-warning":        "basic/transports#security-warning",
-	"basic/transports/streamable-http#sending-messages":        "basic/transports#sending-messages-to-the-server",
-	"basic/transports/streamable-http#protocol-version-header": "basic/transports#protocol-version-header",
-}
-
-// pageIn returns the location in revision rev of a page of a newer revision.
-func pageIn(path string, rev mcp.Revision) string {
-	if era.Of(rev).Modern {
-		return path
-	}
-	if to, ok := movedPages[path]; ok {
-		path = to
-	} else if strings.HasPrefix(path, "basic/transports/streamable-http") {
-		path = "basic/transports#streamable-http"
-	}
-	if rev != mcp.Revision20241105 {
-		return path
-	}
-	switch page, place, _ := strings.Cut(path, "#"); {
-	case page == "basic" && (place == "requests" || place == "responses" || place == "notifications"):
-		return "basic/messages#" + place
-	case page == "basic/transports" && place != "" && place != "stdio":
-		return "basic/transports#http-with-sse"
-	}
-	return path
 }
 
 // expandDates replaces $r1 to $r5 by the dates of the revisions, oldest first.

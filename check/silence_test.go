@@ -83,6 +83,7 @@ func TestAnsweredNotification(t *testing.T) {
 
 // TestRuleIn checks that a finding refers to the specification page of its revision.
 func TestRuleIn(t *testing.T) {
+	const specification = "https://modelcontextprotocol.io/specification/"
 	for _, tt := range []struct {
 		url  string
 		rev  mcp.Revision
@@ -98,11 +99,11 @@ func TestRuleIn(t *testing.T) {
 		{"2026-07-28/basic/versioning", rev20260728, "2026-07-28/basic/versioning"},
 		{"2026-07-28/basic", mcp.RevisionNone, "2026-07-28/basic"},
 	} {
-		r := &Rule{URL: specificationURL + tt.url}
-		if got := r.in(tt.rev).URL; got != specificationURL+tt.want {
+		r := &Rule{URL: specification + tt.url}
+		if got := r.in(tt.rev).URL; got != specification+tt.want {
 			t.Errorf("%s in %v is at %s, want %s", tt.url, tt.rev, got, tt.want)
 		}
-		if r.URL != specificationURL+tt.url {
+		if r.URL != specification+tt.url {
 			t.Errorf("%s was changed", tt.url)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"mcpwire/check"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -44,7 +45,7 @@ func readRules(text string) (all []check.Rule, err error) {
 		switch key {
 		case "rule":
 			if r.ID != "" {
-				r.URL = pageURL(&r)
+				r.URL = era.PageURL(r.URL, r.Revisions)
 				all = append(all, r)
 			}
 			r, example = check.Rule{ID: prefix + value}, nil
@@ -89,18 +90,6 @@ func parseRevisions(text string) (list []mcp.Revision, ok bool) {
 		list = append(list, rev)
 	}
 	return list, true
-}
-
-// pageURL returns the complete URL of a rule's page.
-func pageURL(r *check.Rule) string {
-	if strings.HasPrefix(r.URL, "https:") {
-		return r.URL
-	}
-	newest := mcp.LatestRevision
-	if n := len(r.Revisions); n > 0 {
-		newest = r.Revisions[n-1]
-	}
-	return "https://modelcontextprotocol.io/specification/" + newest.String() + "/" + r.URL
 }
 
 // Rules returns the rules of this package, sorted by id. They belong to the caller.
@@ -158,12 +147,9 @@ func (r *run) adjustFindings(list []check.Finding) {
 		if sdk := r.sdkOf(f, lib, answers); sdk != "" {
 			f.SDK, most = sdk, check.Info
 		}
-		f.Rule = f.Rule.In(f.Revision)
-		if f.Rule.Severity > most {
-			c := *f.Rule
-			c.Severity = most
-			f.Rule = &c
-		}
+		c := *f.Rule
+		c.URL, c.Severity = era.PageIn(c.URL, c.Revisions, f.Revision), min(c.Severity, most)
+		f.Rule = &c
 	}
 }
 

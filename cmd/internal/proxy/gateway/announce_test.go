@@ -62,7 +62,7 @@ func TestAnnouncedChange(t *testing.T) {
 					view View
 					want map[string]int
 				}{
-					{nil, map[string]int{client.PromptsListChanged.String(): 1, client.ToolsListChanged.String(): 1}},
+					{nil, map[string]int{string(client.PromptsListChanged): 1, string(client.ToolsListChanged): 1}},
 					{prefixView("other__"), map[string]int{}},
 				} {
 					srv := fullServer("up", upstream)
@@ -70,7 +70,7 @@ func TestAnnouncedChange(t *testing.T) {
 					c := dialStream(t, g, client.Options{Revisions: []mcp.Revision{downstream}})
 					toolNames(t, c)
 					got := map[string]int{}
-					sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true}, func(e client.Event) { got[e.Kind.String()]++ })
+					sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true}, func(e client.Event) { got[string(e.Kind)]++ })
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -118,7 +118,7 @@ func TestUnreachableUpstreams(t *testing.T) {
 				if d := time.Since(began); d > time.Second {
 					t.Errorf("the list took %v, although the handshake has waited for the slow upstream", d)
 				}
-				sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { changes <- e.Kind.String() })
+				sub, err := c.ListenFunc(t.Context(), mcp.SubscriptionFilter{ToolsListChanged: true}, func(e client.Event) { changes <- string(e.Kind) })
 				if err != nil {
 					t.Fatal(err)
 				}
