@@ -67,8 +67,8 @@ type secretPlace struct {
 	// words come before the value. Behind a dash and a letter, it may be in the same word. The case
 	// of other words is ignored.
 	words []string
-	// before matches the text before the word, if it is not nil. The value is the group of value that
-	// matches the text behind the word, if isSecret reports so.
+	// before matches the text before the word, if it is not nil. The value is the group of value
+	// that matches the text behind the word, if isSecret reports so.
 	before, value func() *regexp.Regexp
 	isSecret      func(value []byte) bool
 }
@@ -254,8 +254,8 @@ func endOf(name []byte) (end int) {
 // qualifiers may follow the name of a secret without changing its meaning.
 var qualifiers = []string{"value", "hash", "base", "text", "raw", "plain", "header", "string"}
 
-// harmlessTokens are ends of names that end like those of secrets. Hiding their values would break up the
-// traffic.
+// harmlessTokens are ends of names that end like those of secrets. Hiding their values would break
+// up the traffic.
 var harmlessTokens = strings.Fields("progresstoken pagetoken nexttoken continuationtoken synctoken resumptiontoken cancellationtoken canceltoken " +
 	"stoptoken eostoken bostoken padtoken unktoken counttoken maxtoken mintoken inputtoken outputtoken totaltoken prompttoken completiontoken pertoken")
 

@@ -322,8 +322,8 @@ var (
 	webUserPattern = lazyregexp.New("^[^ \t\r\n\"'<>`/?#\\\\]+@")
 )
 
-// separatorPattern matches what is between a name and its value, such as ": ", `": ` and `'] = `. JSON
-// in JSON has backslashes.
+// separatorPattern matches what is between a name and its value, such as ": ", `": ` and `'] = `.
+// JSON in JSON has backslashes.
 var separatorPattern = lazyregexp.New("^(\\\\{0,4}[\"'`]\\]?)?[ \t]{0,8}[:=]")
 
 // separator returns the index of the byte between a name and its value, or -1, and whether the name

@@ -67,8 +67,8 @@ func (r *rule) describe() *Rule {
 	}
 }
 
-// in returns a copy of the rule with the URL of the page in revision rev, or r itself if that is the
-// same.
+// in returns a copy of the rule with the URL of the page in revision rev, or r itself if that is
+// the same.
 func (r *Rule) in(rev mcp.Revision) *Rule {
 	url := era.PageIn(r.URL, r.Revisions, rev)
 	if url == r.URL {

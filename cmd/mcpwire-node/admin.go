@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"mcpwire/cmd/internal/gatewayd"
 	"net"
 	"net/http"
 	"time"
@@ -110,7 +111,7 @@ func serveAdmin(address string, probes *health.Probes, m *metrics, log *slog.Log
 	mux.Handle("/metrics", m.handler)
 	var h http.Handler = mux
 	if host, _, err := net.SplitHostPort(address); err == nil && (host == "" || loopback.IsHost(host)) {
-		h = loopback.Only(mux)
+		h = gatewayd.LocalOnly(mux)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	listening, done := make(chan struct{}), make(chan error, 1)

@@ -361,7 +361,7 @@ func TestNoHTTP(t *testing.T) {
 // their users choose, NATS and OpenTelemetry.
 func TestNotLinked(t *testing.T) {
 	for _, p := range goList(t, platforms[0], product...) {
-		if contains([]string{"cluster/", "mcpotel/", "cmd/internal/proxy/gateway/nodes"}, p.rel()) {
+		if contains([]string{"cluster/", "mcpotel/", "cmd/internal/proxy/gateway/nodes", "internal/test/"}, p.rel()) {
 			continue
 		}
 		for _, path := range p.Deps {

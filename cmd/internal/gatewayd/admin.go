@@ -52,7 +52,7 @@ func (p *process) serveAdmin(serving, until context.Context, background *sync.Wa
 	background.Go(func() {
 		var h http.Handler = mux
 		if !a.AllowRemote {
-			h = loopback.Only(mux)
+			h = LocalOnly(mux)
 		}
 		o := &httpserve.Options{AllowRemote: a.AllowRemote, MaxConns: maxAdminConns, Logger: p.log}
 		if err := httpserve.Serve(until, l, h, o); err != nil {
@@ -180,4 +180,16 @@ func (p *process) appendMetrics(dst []byte) []byte {
 		dst = durations.Append(dst)
 	}
 	return dst
+}
+
+// LocalOnly returns h for requests that are for this machine and not from a web page. Others get
+// status 403.
+func LocalOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopback.Allows(r.Host, r.Header.Get("Origin")) {
+			http.Error(w, "only for this machine", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }

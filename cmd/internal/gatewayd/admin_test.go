@@ -2,6 +2,7 @@ package gatewayd
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -64,5 +65,21 @@ upstreams:
 	}
 	if got := c.Upstream("a").Args[1]; got != secret {
 		t.Errorf("the configuration itself was changed: %s", got)
+	}
+}
+
+func TestLocalOnly(t *testing.T) {
+	h := LocalOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, tt := range []struct {
+		host, origin string
+		want         int
+	}{{"localhost:80", "", 200}, {"evil.example.com", "", 403}, {"localhost:80", "http://evil.example.com", 403}} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Host = tt.host
+		r.Header.Set("Origin", tt.origin)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != tt.want {
+			t.Errorf("Host %q, Origin %q: status %d, want %d", tt.host, tt.origin, w.Code, tt.want)
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 )
@@ -28,17 +27,6 @@ func Allows(host, origin string) bool {
 		host = name
 	}
 	return IsHost(strings.Trim(host, "[]")) && origin == ""
-}
-
-// Only returns h for requests that [Allows] allows. Others get status 403.
-func Only(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !Allows(r.Host, r.Header.Get("Origin")) {
-			http.Error(w, "only for this machine", http.StatusForbidden)
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
 }
 
 // FreeAddresses returns different addresses on the loopback interface that nobody listens on, for

@@ -18,8 +18,8 @@ func WriterIsTerminal(w io.Writer) bool {
 	return ok && IsTerminal(f)
 }
 
-// IsTerminal reports whether f is a terminal. The file mode does not show it: /dev/zero is a character
-// device too, and on Windows the console looks like NUL.
+// IsTerminal reports whether f is a terminal. The file mode does not show it: /dev/zero is a
+// character device too, and on Windows the console looks like NUL.
 func IsTerminal(f *os.File) (yes bool) {
 	conn, err := f.SyscallConn() // f.Fd would make pipes block
 	if err != nil {

@@ -127,7 +127,8 @@ func (w *Trace) addInvalid(dir jsonrpc.Direction, message []byte) {
 	}
 }
 
-// RequestMethod returns the method of the request that the server answered with e, or "" if unknown.
+// RequestMethod returns the method of the request that the server answered with e, or "" if
+// unknown.
 func (w *Trace) RequestMethod(e *jsonrpc.Error) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,8 +138,8 @@ func (w *Trace) RequestMethod(e *jsonrpc.Error) string {
 	return w.refused.method
 }
 
-// TakeInvalid returns the beginning of the first invalid message, escaped, and the number of invalid
-// messages since the last call.
+// TakeInvalid returns the beginning of the first invalid message, escaped, and the number of
+// invalid messages since the last call.
 func (w *Trace) TakeInvalid() (first string, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
