@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"mcpwire/cmd/internal/gatewayd"
 	"net"
 	"net/http"
 	"time"
@@ -16,6 +15,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"mcpwire/cluster"
+	"mcpwire/cmd/internal/gatewayd"
 	"mcpwire/health"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/mcpotel"
