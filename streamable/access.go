@@ -2,13 +2,14 @@ package streamable
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"mcpwire/jsonrpc"
 )
 
 // An accessPolicy accepts requests by their Host and Origin headers. It protects servers that a
@@ -48,14 +49,14 @@ func newAccessPolicy(hosts, origins []string) (*accessPolicy, error) {
 	return a, nil
 }
 
-// Bodies of status 403. They contain nothing of the request.
+// Messages with status 403. They contain nothing of the request.
 const (
-	forbiddenHost = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the Host header is neither localhost nor an address of the loopback. ` +
-		`If clients may use that name, the server's operator must add it to the allowed hosts (Options.Hosts)."}}` + "\n"
-	forbiddenOrigin = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"web pages of this origin must not use the server. ` +
-		`If they may, the server's operator must add the origin to the allowed origins (Options.Origins)."}}` + "\n"
-	forbiddenSite = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"the browser reports a request from another site. ` +
-		`If its pages may use the server, the server's operator must add their origin to the allowed origins (Options.Origins)."}}` + "\n"
+	forbiddenHost = "the Host header is neither localhost nor an address of the loopback. " +
+		"If clients may use that name, the server's operator must add it to the allowed hosts (Options.Hosts)."
+	forbiddenOrigin = "web pages of this origin must not use the server. " +
+		"If they may, the server's operator must add the origin to the allowed origins (Options.Origins)."
+	forbiddenSite = "the browser reports a request from another site. " +
+		"If its pages may use the server, the server's operator must add their origin to the allowed origins (Options.Origins)."
 )
 
 // check reports whether the request may be handled. If not, it has answered the request. It adds
@@ -73,23 +74,19 @@ func (a *accessPolicy) check(w http.ResponseWriter, r *http.Request) bool {
 	if len(a.origins) > 0 {
 		addVary(w.Header())
 	}
-	if len(values) == 0 {
-		if r.Header["Sec-Fetch-Site"] != nil && !isSameOriginFetch(r) {
-			return forbid(w, forbiddenSite)
+	if len(values) > 0 {
+		o, ok := parseOrigin(values[0])
+		if !ok || len(values) > 1 {
+			return forbid(w, forbiddenOrigin)
 		}
-		return true
+		if _, allowed := a.origins[o]; allowed {
+			return a.writeCORS(w, r, values[:1:1]) // parsed: contains nothing else
+		}
+		if !o.isSameOrigin(host, r.TLS != nil) {
+			return forbid(w, forbiddenOrigin)
+		}
 	}
-	o, ok := parseOrigin(values[0])
-	if !ok || len(values) > 1 {
-		return forbid(w, forbiddenOrigin)
-	}
-	if _, allowed := a.origins[o]; allowed {
-		return a.writeCORS(w, r, values[:1:1]) // parsed: contains nothing else
-	}
-	if !o.isSameOrigin(host, r.TLS != nil) {
-		return forbid(w, forbiddenOrigin)
-	}
-	if r.Header["Sec-Fetch-Site"] != nil && !isSameOriginFetch(r) {
+	if isForeignFetch(r) {
 		return forbid(w, forbiddenSite)
 	}
 	return true
@@ -148,22 +145,19 @@ func (o webOrigin) isSameOrigin(host hostName, secure bool) bool {
 	return o.host == host
 }
 
-// isSameOriginFetch reports whether the browser says that the request comes from the server's own
-// pages or from the user. It is a second layer: browsers omit Origin if a page cannot read the
+// isForeignFetch reports whether the browser says that the request comes neither from the server's
+// own pages nor from the user. It is a second layer: browsers omit Origin if a page cannot read the
 // response, but the request would still take effect
 // (https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header).
-func isSameOriginFetch(r *http.Request) bool {
+func isForeignFetch(r *http.Request) bool {
 	v := r.Header["Sec-Fetch-Site"]
-	return len(v) == 1 && (v[0] == "same-origin" || v[0] == "none")
+	return v != nil && (len(v) != 1 || v[0] != "same-origin" && v[0] != "none")
 }
 
 // forbid answers with status 403 and returns false.
-func forbid(w http.ResponseWriter, body string) bool {
-	h := w.Header()
-	setHeader(h, jsonType)
-	h["X-Content-Type-Options"] = noSniff
-	w.WriteHeader(http.StatusForbidden)
-	io.WriteString(w, body) // the client need not read it
+func forbid(w http.ResponseWriter, message string) bool {
+	w.Header()["X-Content-Type-Options"] = noSniff
+	writeError(w, http.StatusForbidden, jsonrpc.CodeInvalidRequest, message)
 	return false
 }
 
@@ -338,9 +332,6 @@ func (h hostName) withPort(port string, colon bool) (hostName, bool) {
 	if !colon || port == "" { // an empty port is allowed (RFC 3986, section 3.2.3)
 		return h, true
 	}
-	if port[0] < '0' || port[0] > '9' {
-		return hostName{}, false
-	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
 		return hostName{}, false
@@ -420,20 +411,15 @@ func ForwardedFor(proxies ...netip.Prefix) func(*http.Request) netip.Addr {
 			return netip.Addr{}
 		}
 		addr := peer.Addr().Unmap().WithZone("")
-		headers := r.Header["X-Forwarded-For"]
-		for i := len(headers) - 1; i >= 0; i-- {
-			for rest, more := headers[i], true; more; {
-				if !isProxy(addr) {
-					return addr
-				}
-				at := strings.LastIndexByte(rest, ',')
-				next, ok := parseForwarded(strings.TrimSpace(rest[at+1:]))
-				if !ok {
-					return addr
-				}
-				addr, more = next, at >= 0
-				rest = rest[:max(at, 0)]
+		rest := strings.Join(r.Header["X-Forwarded-For"], ",")
+		for more := true; more && isProxy(addr); {
+			at := strings.LastIndexByte(rest, ',')
+			next, ok := parseForwarded(strings.TrimSpace(rest[at+1:]))
+			if !ok {
+				break
 			}
+			addr, more = next, at >= 0
+			rest = rest[:max(at, 0)]
 		}
 		return addr
 	}

@@ -191,7 +191,7 @@ type Handler struct {
 	openPeer openFunc
 	opts     Options
 	access   *accessPolicy
-	// protected runs after access.
+	// protected serves requests that access and the guard accept.
 	protected http.Handler
 	// modern is nil if the server speaks no modern revision.
 	modern peer
@@ -313,24 +313,12 @@ func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (
 	}
 	h.memoryEvents, _ = h.events.(*memoryEvents)
 	h.sessions.init(h)
-	h.protected = h.protect(h.serve)
+	h.protected = h.Protect(http.HandlerFunc(h.serve))
 	return h, nil
 }
 
-// protect returns a handler that runs serve behind the guard, if there is one.
-func (h *Handler) protect(serve http.HandlerFunc) http.Handler {
-	if h.opts.Guard == nil {
-		return serve
-	}
-	return h.opts.Guard.Protect(serve)
-}
-
 // ServeHTTP implements [http.Handler].
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.access.check(w, r) {
-		h.protected.ServeHTTP(w, r)
-	}
-}
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.protected.ServeHTTP(w, r) }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
@@ -343,18 +331,20 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.release()
-	switch r.Method {
-	case http.MethodGet:
+	switch {
+	case h.legacy == nil || h.isModern(r, from):
+		writeMethodNotAllowed(w, "POST")
+	case r.Method == http.MethodGet:
 		h.serveGet(w, r, from, s)
-	case http.MethodDelete:
+	case r.Method == http.MethodDelete:
 		h.serveDelete(w, r, from, s)
 	default:
-		h.writeMethodNotAllowed(w, h.legacy == nil || h.isModern(r, from))
+		writeMethodNotAllowed(w, "POST, GET, DELETE")
 	}
 }
 
-// isModern reports whether a GET or DELETE is of the modern era, which allows neither: it has no
-// session and names a modern version.
+// isModern reports whether a request other than POST is of the modern era, which allows none: it
+// has no session and names a modern version.
 func (h *Handler) isModern(r *http.Request, from requester) bool {
 	if h.modern == nil || r.Header[headerSession] != nil || len(from.versions) != 1 {
 		return false
@@ -363,13 +353,8 @@ func (h *Handler) isModern(r *http.Request, from requester) bool {
 	return revision.Modern() || !ok
 }
 
-// writeMethodNotAllowed responds to a method that the endpoint does not support. modern selects the
-// methods of the modern era.
-func (h *Handler) writeMethodNotAllowed(w http.ResponseWriter, modern bool) {
-	allow := "POST, GET, DELETE"
-	if modern {
-		allow = "POST"
-	}
+// writeMethodNotAllowed responds to a method that the endpoint does not support.
+func writeMethodNotAllowed(w http.ResponseWriter, allow string) {
 	w.Header().Set("Allow", allow)
 	writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this endpoint accepts "+allow)
 }
@@ -579,10 +564,12 @@ func rejectedError(err error) *relay.RejectedError {
 
 // Protect returns a handler that checks host, origin and token as h does, and then calls next.
 func (h *Handler) Protect(next http.Handler) http.Handler {
-	inner := h.protect(next.ServeHTTP)
+	if h.opts.Guard != nil {
+		next = h.opts.Guard.Protect(next)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.access.check(w, r) {
-			inner.ServeHTTP(w, r)
+			next.ServeHTTP(w, r)
 		}
 	})
 }

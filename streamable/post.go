@@ -394,11 +394,7 @@ func (pr *postRequest) serveModernRequest(ctx context.Context) {
 // serveSubscription answers subscriptions/listen with a stream that lasts as long as the client's
 // authorization.
 func (pr *postRequest) serveSubscription() {
-	if !pr.accept.stream {
-		writeError(pr.w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
-		return
-	}
-	if pr.h.refuseUnflushed(pr.w, http.StatusNotImplemented, pr.id()) || pr.slot.stand().write(pr.w) {
+	if pr.h.refuseStream(pr.w, pr.accept, http.StatusNotImplemented, pr.id()) || pr.slot.stand().write(pr.w) {
 		return
 	}
 	ss := &standingStream{h: pr.h, slot: &pr.slot, response: pr.h.newResponse(pr.w, pr.r, pr.accept)}

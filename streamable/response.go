@@ -250,14 +250,18 @@ func (h *Handler) warnUnflushed(w http.ResponseWriter) {
 	})
 }
 
-// refuseUnflushed reports whether w cannot carry a standing stream, and then answers the request
-// with id, which may be nil.
-func (h *Handler) refuseUnflushed(w http.ResponseWriter, status int, id jsonrpc.ID) bool {
-	if httpserve.CanFlush(w) {
+// refuseStream reports whether the client accepts no stream, or w cannot carry a standing one. It
+// then answers the request, in the second case with status and id, which may be nil.
+func (h *Handler) refuseStream(w http.ResponseWriter, accept acceptedTypes, status int, id jsonrpc.ID) bool {
+	switch {
+	case !accept.stream:
+		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
+	case !httpserve.CanFlush(w):
+		h.warnUnflushed(w)
+		writeErrorID(w, status, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", errCannotFlush))
+	default:
 		return false
 	}
-	h.warnUnflushed(w)
-	writeErrorID(w, status, id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%v", errCannotFlush))
 	return true
 }
 

@@ -752,16 +752,8 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []rpc
 // serveGet opens the standalone stream, or resumes another
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server).
 func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, from requester, place *slot) {
-	if h.legacy == nil || h.isModern(r, from) {
-		h.writeMethodNotAllowed(w, true)
-		return
-	}
 	accept := parseAccept(r)
-	if !accept.stream {
-		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
-		return
-	}
-	if h.refuseUnflushed(w, http.StatusMethodNotAllowed, nil) { // as without these streams
+	if h.refuseStream(w, accept, http.StatusMethodNotAllowed, nil) { // as without these streams
 		return
 	}
 	last := ""
@@ -882,10 +874,6 @@ func (h *Handler) writeNotResumable(w http.ResponseWriter, err error) {
 
 // serveDelete ends a session when its client asks for it.
 func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, from requester, place *slot) {
-	if h.legacy == nil || h.isModern(r, from) {
-		h.writeMethodNotAllowed(w, true)
-		return
-	}
 	if r.Header[headerSession] != nil {
 		from.versions = nil // the client may speak another revision by now
 	}

@@ -16,8 +16,6 @@ import (
 type sseHandler struct {
 	h            *Handler
 	messagesPath string
-	// protected runs after access.
-	protected http.Handler
 
 	mu   sync.Mutex
 	byID map[string]*sseSession
@@ -48,15 +46,7 @@ type sseSession struct {
 // The stream carries all responses, and the session ends with it.
 func (h *Handler) SSE(messages string) http.Handler {
 	s := &sseHandler{h: h, messagesPath: messages, byID: make(map[string]*sseSession)}
-	s.protected = h.protect(s.serve)
-	return s
-}
-
-// ServeHTTP implements [http.Handler].
-func (s *sseHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if s.h.access.check(w, r) {
-		s.protected.ServeHTTP(w, r)
-	}
+	return h.Protect(http.HandlerFunc(s.serve))
 }
 
 func (s *sseHandler) serve(w http.ResponseWriter, r *http.Request) {
@@ -85,11 +75,7 @@ const sessionParam = "sessionId"
 
 // serveStream serves the GET that opens a session.
 func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *slot) {
-	if !parseAccept(r).stream {
-		writeError(w, http.StatusNotAcceptable, jsonrpc.CodeInvalidRequest, "the Accept header must allow text/event-stream")
-		return
-	}
-	if s.h.refuseUnflushed(w, http.StatusNotImplemented, nil) || place.stand().write(w) {
+	if s.h.refuseStream(w, parseAccept(r), http.StatusNotImplemented, nil) || place.stand().write(w) {
 		return
 	}
 	ctx, cancel := withExpiry(r.Context())
