@@ -66,6 +66,7 @@ func TestClientParams(t *testing.T) {
 		{`{"n":9007199254740991}`, map[string]string{"N": "9007199254740991"}},
 		{`{"n":1e3}`, map[string]string{"N": "1000"}},
 		{`{"\u0072egion":"x"}`, map[string]string{"Region": "x"}},
+		{`{"region":"a","region":"b"}`, map[string]string{"Region": "b"}}, // as handlers take it
 	} {
 		if got := call(test.args); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.args, got, test.want)

@@ -682,10 +682,7 @@ func (rc *relayConn) check(d *rpc.Delivery) error {
 		return nil
 	}
 	arguments, _ := m.Param("arguments")
-	if e := rc.tools.check(r.r.Header, string(nameOf(m)), arguments); e != nil {
-		return e
-	}
-	return nil
+	return rc.tools.check(r.r.Header, string(nameOf(m)), arguments)
 }
 
 // deliverNotification implements peer. It drops a notification that must not be forwarded.

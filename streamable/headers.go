@@ -2,7 +2,6 @@ package streamable
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -84,35 +84,30 @@ func stringValue(text []byte) []byte {
 	return jsonwire.AppendUnquote([]byte{}, text)
 }
 
+// stringParam returns the value of a param, or nil if it is missing or not a string.
+func stringParam(m *jsonrpc.Message, name string) []byte {
+	value, _ := m.Param(name)
+	return stringValue(value)
+}
+
 // nameOf returns the value of the param that Mcp-Name repeats, or nil.
 func nameOf(m *jsonrpc.Message) []byte {
-	param := era.NameParam(m.Method)
-	if param == "" {
-		return nil
+	if param := era.NameParam(m.Method); param != "" {
+		return stringParam(m, param)
 	}
-	value, ok := m.Param(param)
-	if !ok {
-		return nil
-	}
-	return stringValue(value)
+	return nil
 }
 
 // subjectOf returns the name that a request is about, also for methods without an Mcp-Name header,
 // or nil.
 func subjectOf(m *jsonrpc.Message) []byte {
-	param := "uri"
 	switch string(m.Method) {
 	case mcp.MethodResourcesSubscribe, mcp.MethodResourcesUnsubscribe:
+		return stringParam(m, "uri")
 	case mcp.MethodTasksResult:
-		param = "taskId"
-	default:
-		return nameOf(m)
+		return stringParam(m, "taskId")
 	}
-	value, ok := m.Param(param)
-	if !ok {
-		return nil
-	}
-	return stringValue(value)
+	return nameOf(m)
 }
 
 // checkHeaders compares the headers of a modern message with its body
@@ -186,18 +181,8 @@ func headerMismatch(format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: "header mismatch: " + fmt.Sprintf(format, args...)}
 }
 
-// checkParams compares the headers that repeat a tool's arguments with the arguments.
-func checkParams(header http.Header, params []mcp.HeaderParam, arguments []byte) *jsonrpc.Error {
-	for i := range params {
-		if e := checkParam(header, http.CanonicalHeaderKey(headerParam+params[i].Header), params[i].Path, arguments); e != nil {
-			return e
-		}
-	}
-	return nil
-}
-
 // checkParam compares the header called name with the argument at the path.
-func checkParam(header http.Header, name string, path []string, arguments []byte) *jsonrpc.Error {
+func checkParam(header http.Header, name string, path []string, arguments []byte) error {
 	value, ok := lookupArgument(arguments, path)
 	if !ok {
 		if _, there := header[name]; there {
@@ -394,15 +379,13 @@ func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, er
 	return h, nil
 }
 
-// headerValue returns the header value for an argument. ok is false if the argument has none.
-func headerValue(text []byte) (value string, ok bool, err error) {
-	if c := text[0]; c == '-' || '0' <= c && c <= '9' {
-		if f, _ := strconv.ParseFloat(string(text), 64); math.Abs(f) > 1<<53-1 {
-			return "", false, errInexact
-		}
+// isInexact reports whether an argument is a number that the reader of a header may round.
+func isInexact(text []byte) bool {
+	if c := text[0]; c != '-' && (c < '0' || c > '9') {
+		return false
 	}
-	value, ok = era.EncodeHeaderArgument(text)
-	return value, ok, nil
+	f, _ := strconv.ParseFloat(string(text), 64) // infinite if too large
+	return math.Abs(f) > 1<<53-1
 }
 
 // mediaTypeOf returns the media type of the content in lower case, or "".
@@ -443,48 +426,38 @@ const (
 	maxHeaderParams = 64    // of one tool
 )
 
-var errInexact = errors.New("it must be between ±(2^53-1) to be exact in a header")
-
 // apply sets the headers that repeat the arguments of a call.
 func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error {
-	if !t.nonEmpty.Load() || len(arguments) == 0 {
-		return nil
-	}
 	for _, p := range t.forTool(tool) {
-		value := arguments
-		for _, name := range p.path {
-			if value = jsonwire.Lookup(value, name); value == nil {
-				break
-			}
-		}
-		if value == nil {
+		value, ok := lookupArgument(arguments, p.path)
+		if !ok {
 			continue
 		}
-		text, ok, err := headerValue(value)
-		if err != nil {
-			return fmt.Errorf("tool %q: argument %q cannot be sent over HTTP: %w", tool, p.path, err)
+		if isInexact(value) {
+			return fmt.Errorf("tool %q: argument %q cannot be sent over HTTP: it must be between ±(2^53-1) to be exact in a header", tool, p.path)
 		}
-		if ok {
+		if text, ok := era.EncodeHeaderArgument(value); ok {
 			h[p.key] = []string{text}
 		}
 	}
 	return nil
 }
 
+// forTool returns the headers of a tool.
 func (t *toolHeaders) forTool(tool string) []toolHeader {
+	if !t.nonEmpty.Load() {
+		return nil
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.byTool[tool]
 }
 
 // check compares the headers of a call with its arguments.
-func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) *jsonrpc.Error {
-	if !t.nonEmpty.Load() {
-		return nil
-	}
+func (t *toolHeaders) check(h http.Header, tool string, arguments []byte) error {
 	for _, p := range t.forTool(tool) {
-		if e := checkParam(h, p.key, p.path, arguments); e != nil {
-			return e
+		if err := checkParam(h, p.key, p.path, arguments); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -498,9 +471,6 @@ func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
 		delete(t.byTool, tool)
 		return
 	}
-	if t.byTool == nil {
-		t.byTool = make(map[string][]toolHeader)
-	}
 	if _, known := t.byTool[tool]; !known && len(t.byTool) >= maxHeaderTools {
 		for other := range t.byTool { // any: so large a list is unusual
 			delete(t.byTool, other)
@@ -511,7 +481,7 @@ func (t *toolHeaders) set(tool string, params []mcp.HeaderParam) {
 	for i, p := range params {
 		all[i] = toolHeader{http.CanonicalHeaderKey(headerParam + p.Header), p.Path}
 	}
-	t.byTool[tool] = all
+	sparse.Set(&t.byTool, tool, all)
 	t.nonEmpty.Store(true)
 }
 

@@ -145,8 +145,11 @@ func (rs *response) Send(message []byte) error {
 
 // CheckHeaderParams checks that the headers agree with a tool's arguments. Package server calls it.
 func (rs *response) CheckHeaderParams(params []mcp.HeaderParam, arguments []byte) error {
-	if e := checkParams(rs.r.Header, params, arguments); e != nil {
-		return e
+	for i := range params {
+		p := &params[i]
+		if err := checkParam(rs.r.Header, http.CanonicalHeaderKey(headerParam+p.Header), p.Path, arguments); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -253,11 +253,11 @@ func (ss *sharedState) deliverInitialized(ctx context.Context, frame []byte, m *
 func changeOf(m *jsonrpc.Message) func(*SavedSession) {
 	switch string(m.Method) {
 	case mcp.MethodSetLevel:
-		if level := stringParam(m, "level"); level != "" {
+		if level := string(stringParam(m, "level")); level != "" {
 			return func(s *SavedSession) { s.LogLevel = level }
 		}
 	case mcp.MethodResourcesSubscribe:
-		if uri := stringParam(m, "uri"); uri != "" {
+		if uri := string(stringParam(m, "uri")); uri != "" {
 			return func(s *SavedSession) {
 				if !slices.Contains(s.Subscriptions, uri) {
 					s.Subscriptions = append(s.Subscriptions, uri)
@@ -265,19 +265,13 @@ func changeOf(m *jsonrpc.Message) func(*SavedSession) {
 			}
 		}
 	case mcp.MethodResourcesUnsubscribe:
-		if uri := stringParam(m, "uri"); uri != "" {
+		if uri := string(stringParam(m, "uri")); uri != "" {
 			return func(s *SavedSession) {
 				s.Subscriptions = slices.DeleteFunc(s.Subscriptions, func(other string) bool { return other == uri })
 			}
 		}
 	}
 	return nil
-}
-
-// stringParam returns a parameter of a request, or "" if it is not a string.
-func stringParam(m *jsonrpc.Message, name string) string {
-	v, _ := m.Param(name)
-	return jsonwire.Text(v)
 }
 
 var (
