@@ -37,7 +37,8 @@ type Nodes interface {
 // ErrNoNode is the error of a message to a node that does not exist, or no longer.
 var ErrNoNode = errors.New("no such node")
 
-// maxForwarded limits the notifications of other nodes that are being handled.
+// maxForwarded limits the notifications of other nodes that are being handled, and the responses
+// for them that are sent again.
 const maxForwarded = 256
 
 // A nodeMessage is a message that a node sends to another. Nodes of later versions may add members.
@@ -75,7 +76,7 @@ type forwarder struct {
 	h     *Handler
 	nodes Nodes
 	stop  func()
-	// handling has an item for each notification of other nodes that is being handled.
+	// handling has an item for each function of start that runs.
 	handling chan struct{}
 	// announces means that the server notifies the servers of other nodes of what isAnnounced
 	// reports.
@@ -126,21 +127,19 @@ func (f *forwarder) forward(ctx context.Context, s *session, m *jsonrpc.Message)
 	if f == nil {
 		return false
 	}
-	switch {
-	case m.Kind == jsonrpc.KindNotification:
+	if m.Kind == jsonrpc.KindNotification {
 		switch string(m.Method) {
 		case mcp.NotificationCancelled, mcp.NotificationRootsChanged:
-			f.send(ctx, s, m, f.nodes.Publish)
+			f.publish(ctx, s, m)
 		}
 		return false
-	default:
-		node := nodeOf(m.ID)
-		if node == "" || node == f.h.instance {
-			return false
-		}
-		f.sendResponse(ctx, s.key, s.principalID, m, node)
-		return true
 	}
+	node := nodeOf(m.ID)
+	if node == "" || node == f.h.instance {
+		return false
+	}
+	f.sendResponse(ctx, s.key, s.principalID, m, node)
+	return true
 }
 
 // nodeOf returns the node that has sent the request with that id, or "".
@@ -153,11 +152,11 @@ func nodeOf(id jsonrpc.ID) string {
 	return node
 }
 
-// send calls deliver with a message, and counts one that is lost.
-func (f *forwarder) send(ctx context.Context, s *session, m *jsonrpc.Message, deliver func(context.Context, []byte) error) {
+// publish sends a notification to all other nodes, and counts one that is lost.
+func (f *forwarder) publish(ctx context.Context, s *session, m *jsonrpc.Message) {
 	data, err := json.Marshal(&nodeMessage{Session: s.key, Principal: s.principalID, Message: m.Raw()})
 	if err == nil {
-		err = f.h.callStore(ctx, func(ctx context.Context) error { return deliver(ctx, data) })
+		err = f.h.callStore(ctx, func(ctx context.Context) error { return f.nodes.Publish(ctx, data) })
 	}
 	if err != nil {
 		f.lost(string(m.Method), err)
@@ -179,14 +178,7 @@ func (f *forwarder) sendResponse(ctx context.Context, key, principalID string, m
 		f.h.forwarded.Add(1)
 		return
 	}
-	select {
-	case f.handling <- struct{}{}:
-	default:
-		f.lost("", err)
-		return
-	}
-	if !f.h.followers.Start(func() {
-		defer func() { <-f.handling }()
+	if !f.start(func() {
 		ctx, cancel := context.WithTimeout(f.h.closed, responseTime)
 		defer cancel()
 		for err != nil && wait.Sleep(ctx, nodeInterval) {
@@ -198,9 +190,26 @@ func (f *forwarder) sendResponse(ctx context.Context, key, principalID string, m
 		}
 		f.h.forwarded.Add(1)
 	}) {
-		<-f.handling
 		f.lost("", err)
 	}
+}
+
+// start runs a function on another goroutine. It reports false if too many run, or if the handler
+// has shut down.
+func (f *forwarder) start(run func()) bool {
+	select {
+	case f.handling <- struct{}{}:
+	default:
+		return false
+	}
+	started := f.h.followers.Start(func() {
+		defer func() { <-f.handling }()
+		run()
+	})
+	if !started {
+		<-f.handling
+	}
+	return started
 }
 
 // forwardUnopened sends the response of a client to the node that it is for, if this node has not
@@ -239,17 +248,20 @@ func (f *forwarder) lost(method string, err error) {
 var errNoNodes = errors.New("the processes are not connected")
 
 // request sends a message to another node and returns its reply. f may be nil.
-func (f *forwarder) request(ctx context.Context, node string, m *nodeMessage) (reply []byte, err error) {
+func (f *forwarder) request(ctx context.Context, node string, m *nodeMessage) (reply nodeReply, err error) {
 	if f == nil {
-		return nil, errNoNodes
+		return reply, errNoNodes
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		return nil, err
+		return reply, err
 	}
-	err = f.h.callStore(ctx, func(ctx context.Context) (err error) {
-		reply, err = f.nodes.Request(ctx, node, data)
-		return err
+	err = f.h.callStore(ctx, func(ctx context.Context) error {
+		text, err := f.nodes.Request(ctx, node, data)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(text, &reply)
 	})
 	return reply, err
 }
@@ -318,22 +330,12 @@ func (f *forwarder) deliver(s *session, forwarded *nodeMessage) {
 		s.peer.deliverResponse(s.shared.identity, forwarded.Message, &m)
 		return
 	}
-	select {
-	case f.handling <- struct{}{}:
-	default:
-		s.release()
-		f.h.unforwarded.Add(1)
-		f.h.opts.Logger.Warn("message of another node dropped: too many are being handled", "method", string(m.Method))
-		return
-	}
-	release := func() {
-		s.release()
-		<-f.handling
-	}
-	if !f.h.followers.Start(func() {
-		defer release()
+	if !f.start(func() {
+		defer s.release()
 		s.peer.deliverNotification(s.shared.identity, forwarded.Message, &m)
 	}) {
-		release()
+		s.release()
+		f.h.unforwarded.Add(1)
+		f.h.opts.Logger.Warn("message of another node dropped: too many are being handled, or this one is shutting down", "method", string(m.Method))
 	}
 }

@@ -190,14 +190,13 @@ func (rm *remoteStream) state(ctx context.Context) streamState {
 	ctx, cancel := context.WithTimeout(ctx, stateTime)
 	defer cancel()
 	reply, err := s.h.forwarder.request(ctx, rm.node, &nodeMessage{Session: s.key, Principal: s.principalID, Stream: rm.name})
-	var state nodeReply
 	switch {
 	case errors.Is(err, ErrNoNode):
 		return streamLost
-	case err != nil || json.Unmarshal(reply, &state) != nil:
+	case err != nil:
 		return streamUnknown
 	}
-	return state.State
+	return reply.State
 }
 
 // errNodeLost is the response to a request whose process is gone.
@@ -222,17 +221,13 @@ var errRestLost = &jsonrpc.Error{
 	Data:    []byte(`{"reason":"events lost","mayHaveRun":true}`),
 }
 
-func appendLost(dst []byte, id jsonrpc.ID) []byte {
-	return jsonrpc.AppendError(dst, id, errNodeLost, false)
-}
-
 // end ends the stream of a node that is gone, for all clients.
 func (rm *remoteStream) end(ctx context.Context) error {
 	if rm.requestID == nil {
 		return errors.New("the id of its request is unknown")
 	}
 	h := rm.session.h
-	message := appendLost(nil, rm.requestID)
+	message := jsonrpc.AppendError(nil, rm.requestID, errNodeLost, false)
 	ctx, cancel := context.WithTimeout(ctx, lostTime)
 	defer cancel()
 	return h.callStore(ctx, func(ctx context.Context) error {
@@ -264,8 +259,7 @@ func isFinal(data []byte) bool {
 func (rm *remoteStream) follow(ctx context.Context, id string) iter.Seq2[StoredEvent, error] {
 	events, key := rm.session.h.events, rm.session.key
 	return func(yield func(StoredEvent, error) bool) {
-		follower, ok := events.(EventFollower)
-		if ok {
+		if follower, ok := events.(EventFollower); ok {
 			_, found, err := follower.Follow(ctx, key, id)
 			if err != nil {
 				yield(StoredEvent{}, err)
@@ -643,8 +637,7 @@ func (ss *sharedState) sendToListener(ctx context.Context, message []byte, hops 
 		return true
 	}
 	reply, err := s.h.forwarder.request(ctx, node, &nodeMessage{Session: s.key, Principal: s.principalID, Standalone: message, Hops: hops + 1})
-	var answer nodeReply
-	return err == nil && json.Unmarshal(reply, &answer) == nil && answer.Accepted
+	return err == nil && reply.Accepted
 }
 
 // listenRetry is the time between attempts to tell the other nodes where the client listens.
@@ -704,15 +697,11 @@ func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
 		// What the stream gets there from now on comes here, so nothing is missing when events are
 		// read from the store.
 		reply, err := s.h.forwarder.request(ctx, before, &nodeMessage{Session: s.key, Principal: s.principalID, Listener: s.h.instance})
-		var answer nodeReply
-		if err == nil {
-			err = json.Unmarshal(reply, &answer)
-		}
 		if err != nil {
 			s.h.opts.Logger.Debug("the process where a client listened does not respond", "error", err)
 		}
 		// If that process has ended, nobody has stored the notifications since then.
-		if err != nil || answer.State == streamEnded {
+		if err != nil || reply.State == streamEnded {
 			notifyMissed(s.peer)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -57,19 +56,14 @@ type sharedState struct {
 	following bool
 }
 
-// shareSessions makes the handler seal the ids of sessions with the ring of the server's StateKeys.
-func (h *Handler) shareSessions(ring *seal.Ring, server string) {
-	h.sealer = &idSealer{ring: ring, server: server, lifetime: h.opts.Timeouts.Lifetime}
-	if h.opts.Sessions == nil {
-		h.opts.Sessions = NewMemorySessions()
-	}
-}
-
-// share connects the sessions of the handler to those of other processes, if the server has keys
-// or the options a store. announces is that of a [forwarder].
+// share connects the sessions of the handler to those of other processes, if the server has keys,
+// which seal the ids of sessions, or the options a store. announces is that of a [forwarder].
 func (h *Handler) share(keys func() (*seal.Ring, string), announces bool) (err error) {
 	if ring, name := keys(); ring != nil {
-		h.shareSessions(ring, name)
+		h.sealer = &idSealer{ring: ring, server: name, lifetime: h.opts.Timeouts.Lifetime}
+		if h.opts.Sessions == nil {
+			h.opts.Sessions = NewMemorySessions()
+		}
 	}
 	if h.opts.Sessions != nil {
 		h.forwarder, err = newForwarder(h, h.opts.Nodes, announces)
@@ -114,24 +108,20 @@ func (ss *sharedState) update(ctx context.Context, change func(*SavedSession)) e
 	return h.callStore(ctx, func(ctx context.Context) error { return h.opts.Sessions.Update(ctx, ss.session.key, change) })
 }
 
-// loadSession returns the record of a session, or nil if there is none.
-func (h *Handler) loadSession(ctx context.Context, key string) (saved *SavedSession, err error) {
-	err = h.callStore(ctx, func(ctx context.Context) (err error) {
-		saved, err = h.opts.Sessions.Load(ctx, key)
-		return err
-	})
-	return saved, err
-}
-
-// viewSession is loadSession, without a call of the store if the id of the session is sealed and
-// the store has a view of it. The record of another session may have been created a moment ago.
-func (h *Handler) viewSession(ctx context.Context, key string, sealed bool) (saved *SavedSession, err error) {
+// loadSession returns the record of a session, or nil if there is none. It does not call the store
+// if the id of the session is sealed and the store has a view of it. The record of another session
+// may have been created a moment ago.
+func (h *Handler) loadSession(ctx context.Context, key string, sealed bool) (saved *SavedSession, err error) {
 	if viewer, ok := h.opts.Sessions.(SessionViewer); ok && sealed {
 		if saved, ok := viewer.View(key); ok {
 			return saved, nil
 		}
 	}
-	return h.loadSession(ctx, key)
+	err = h.callStore(ctx, func(ctx context.Context) (err error) {
+		saved, err = h.opts.Sessions.Load(ctx, key)
+		return err
+	})
+	return saved, err
 }
 
 // callStore calls the session store with storeTimeout.
@@ -158,7 +148,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 			return nil, false
 		}
 	}
-	saved, err := h.viewSession(r.Context(), key, sealed != nil)
+	saved, err := h.loadSession(r.Context(), key, sealed != nil)
 	if err != nil {
 		h.opts.Logger.Error("session not loaded", "error", err)
 		writeUnavailable(w, "the session could not be looked up")
@@ -202,7 +192,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 	}
 	if _, ok := h.opts.Sessions.(SessionWatcher); ok && live == s {
 		// a change before the session was listed has not been noticed
-		if saved, err = h.viewSession(r.Context(), key, sealed != nil); err == nil {
+		if saved, err = h.loadSession(r.Context(), key, sealed != nil); err == nil {
 			h.sessions.changed(key, saved)
 		}
 	}
@@ -342,9 +332,8 @@ func (ss *sharedState) waitForListener(ctx context.Context, version uint64) {
 	ctx, cancel := context.WithTimeout(ctx, listenerTime)
 	defer cancel()
 	for interval := listenerInterval; ; interval *= 2 {
-		text, err := s.h.forwarder.request(ctx, node, &nodeMessage{Session: s.key, Principal: s.principalID, Version: true})
-		var reply nodeReply
-		if err != nil || json.Unmarshal(text, &reply) != nil || reply.Version >= version {
+		reply, err := s.h.forwarder.request(ctx, node, &nodeMessage{Session: s.key, Principal: s.principalID, Version: true})
+		if err != nil || reply.Version >= version {
 			return
 		}
 		// 0: the node has lost the session, or is of a version that does not know the question.
@@ -493,7 +482,7 @@ func (t *sessionTable) touch(due []*session) {
 		if now >= until || t.h.admission.closing.Load() {
 			return
 		}
-		saved, err := t.h.viewSession(t.h.closed, s.key, !s.expires.IsZero())
+		saved, err := t.h.loadSession(t.h.closed, s.key, !s.expires.IsZero())
 		if err != nil {
 			t.h.opts.Logger.Warn("the store could not keep a session in use", "error", err)
 			return

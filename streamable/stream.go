@@ -140,7 +140,7 @@ func (st *stream) close() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.streaming && !st.done && st.requestID != nil && st.session.shared != nil && !st.session.over.Load() {
-		if err := st.sendLocked(appendLost(nil, st.requestID)); err != nil {
+		if err := st.sendLocked(jsonrpc.AppendError(nil, st.requestID, errNodeLost, false)); err != nil {
 			st.session.h.opts.Logger.Warn("end of a stream not stored", "error", err)
 		}
 	}
