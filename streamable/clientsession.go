@@ -63,10 +63,8 @@ func (t *Transport) legacyHeader(s *clientSession) http.Header {
 // setSessionID stores the id that the server assigned to a new session.
 func (f *framer) setSessionID(h http.Header) error {
 	id := h.Get(headerSession)
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' || i >= maxSessionIDBytes {
-			return &jsonrpc.CallError{Err: errors.New("the session id of the server is not visible ASCII, or too long"), Outcome: jsonrpc.OutcomeRejected}
-		}
+	if len(id) > maxSessionIDBytes || !isVisibleASCII(id) {
+		return &jsonrpc.CallError{Err: errors.New("the session id of the server is not visible ASCII, or too long"), Outcome: jsonrpc.OutcomeRejected}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,23 +84,24 @@ func (f *framer) setNegotiated(m *jsonrpc.Message) {
 }
 
 // loseSession ends the connection because the server has forgotten the session, as the status
-// says. Pending requests get drainTimeout to end.
-func (f *framer) loseSession(status *StatusError) {
+// says. Pending requests get drainTimeout to end. It returns the error of the request that was
+// rejected for that reason.
+func (f *framer) loseSession(status *StatusError) *jsonrpc.CallError {
+	gone := fmt.Errorf("the server refuses the session with %w: %w", status, jsonrpc.ErrClosed)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.session.gone != nil {
-		return
+	if f.session.gone == nil {
+		f.session.gone = gone
+		if len(f.pending) == 0 {
+			f.finishLocked(gone)
+		} else {
+			f.wg.Go(func() {
+				wait.Sleep(f.ctx, drainTimeout)
+				f.finish(gone)
+			})
+		}
 	}
-	gone := sessionGone(status)
-	f.session.gone = gone
-	if len(f.pending) == 0 {
-		f.finishLocked(gone)
-		return
-	}
-	f.wg.Go(func() {
-		wait.Sleep(f.ctx, drainTimeout)
-		f.finish(gone)
-	})
+	return &jsonrpc.CallError{Err: gone, Outcome: jsonrpc.OutcomeUnprocessed}
 }
 
 // endSession tells the server that the session has ended. It ignores a refusal.
@@ -130,7 +129,7 @@ const listenTimeout = time.Second
 // prepareListenLocked returns a channel to close when the server knows the GET stream, and lets
 // calls wait for that if they need it. It returns nil if no stream is needed.
 func (f *framer) prepareListenLocked() chan<- struct{} {
-	if f.session.listenStarted || f.closing || f.transport.opts.NoListening || f.sse != nil {
+	if f.session.listenStarted || f.closed != nil || f.transport.opts.NoListening || f.sse != nil {
 		return nil
 	}
 	f.session.listenStarted = true
@@ -175,7 +174,11 @@ func (f *framer) listen(answered chan<- struct{}) {
 				reportGap()
 			}
 			began := time.Now()
-			s.read(resp.Body, f.enqueueFrames(resp.Request.Context()))
+			from := resp.Request.Context()
+			s.read(resp.Body, func(frame []byte) (done bool, err error) {
+				f.enqueue(inbound{frame: frame, from: from})
+				return f.ctx.Err() != nil, nil
+			})
 			resp.Body.Close()
 			missed = true
 			// A stream that lasted is not a failure, even without messages.
@@ -264,14 +267,6 @@ func (f *framer) isSessionGone() bool {
 	}
 	r := readHTTPError(resp)
 	return !r.isMethodNotFound() && !r.answersID(id.String())
-}
-
-// enqueueFrames returns a function that passes on the messages of the GET stream.
-func (f *framer) enqueueFrames(from context.Context) func(frame []byte) (bool, error) {
-	return func(frame []byte) (bool, error) {
-		f.enqueue(inbound{frame: frame, from: from})
-		return f.ctx.Err() != nil, nil
-	}
 }
 
 var errSSEEnded = fmt.Errorf("the stream of responses has ended: %w", jsonrpc.ErrClosed)
@@ -530,14 +525,12 @@ func (f *framer) get(ctx context.Context, lastID string) (*http.Response, error)
 // never send it.
 const endpointTimeout = 5 * time.Second
 
-// An sseConn is a connection by the HTTP+SSE transport of 2024-11-05: the client posts messages to
-// one URL, and one stream has all messages of the server
+// With the HTTP+SSE transport of 2024-11-05, the client posts messages to one URL, the endpoint,
+// and one stream has all messages of the server
 // (https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse).
-type sseConn struct {
-	endpoint *url.URL
-}
 
-func (f *framer) currentSSE() *sseConn {
+// currentSSE returns the endpoint, or nil if the server does not speak HTTP+SSE.
+func (f *framer) currentSSE() *url.URL {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.sse
@@ -553,22 +546,20 @@ func (p *post) mayBeSSE(r *httpError) bool {
 	return !p.f.transport.opts.NoSSE && (r.message == nil || !era.IsModernError(r.message.Err()) && r.message.Err().Code != jsonrpc.CodeMethodNotFound)
 }
 
-// openSSE tries to open an HTTP+SSE stream. It returns nil on failure.
-func (f *framer) openSSE(ctx context.Context) *sseConn {
+// openSSE tries to open an HTTP+SSE stream, and returns the endpoint. It returns nil on failure.
+func (f *framer) openSSE(ctx context.Context) *url.URL {
 	streamCtx, cancel := context.WithCancel(f.baseCtx) // the stream outlasts the request
 	stop := context.AfterFunc(ctx, cancel)
 	timer := time.AfterFunc(endpointTimeout, cancel)
-	var conn *sseConn
+	var endpoint *url.URL
 	resp, err := f.get(streamCtx, "")
 	var reader *sse.Reader
 	if err == nil {
 		reader = sse.NewReader(resp.Body, f.transport.opts.MaxFrame)
-		if conn, err = f.readEndpoint(reader); err != nil {
-			resp.Body.Close()
-		}
+		endpoint, err = f.readEndpoint(reader)
 	}
 	if !stop() || !timer.Stop() || err != nil {
-		if err == nil {
+		if resp != nil {
 			resp.Body.Close()
 		}
 		cancel()
@@ -577,22 +568,22 @@ func (f *framer) openSSE(ctx context.Context) *sseConn {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closing {
+	if f.closed != nil {
 		resp.Body.Close()
 		cancel()
 		return nil
 	}
-	f.sse = conn
+	f.sse = endpoint
 	f.wg.Go(func() {
 		defer cancel()
 		defer resp.Body.Close()
 		f.readSSE(reader, resp.Request.Context())
 	})
-	return conn
+	return endpoint
 }
 
 // readEndpoint reads the endpoint event.
-func (f *framer) readEndpoint(r *sse.Reader) (*sseConn, error) {
+func (f *framer) readEndpoint(r *sse.Reader) (*url.URL, error) {
 	for {
 		e, err := r.Read()
 		switch {
@@ -611,7 +602,7 @@ func (f *framer) readEndpoint(r *sse.Reader) (*sseConn, error) {
 			return nil, errors.New("the endpoint is not at the same origin")
 		}
 		to.Fragment, to.RawFragment = "", ""
-		return &sseConn{to}, nil
+		return to, nil
 	}
 }
 
@@ -638,11 +629,11 @@ func (f *framer) readSSE(r *sse.Reader, from context.Context) {
 }
 
 // roundTripSSE posts a request. Its response arrives on the stream.
-func (p *post) roundTripSSE(conn *sseConn) error {
+func (p *post) roundTripSSE(endpoint *url.URL) error {
 	h := p.f.transport.header(2)
 	h["Content-Type"], h["Accept"] = valueJSON, valueAccept
 	p.sent.Store(true)
-	resp, err := p.f.transport.send(p.ctx, http.MethodPost, conn.endpoint, h, p.body)
+	resp, err := p.f.transport.send(p.ctx, http.MethodPost, endpoint, h, p.body)
 	if err != nil {
 		return sendError(err)
 	}
@@ -653,13 +644,8 @@ func (p *post) roundTripSSE(conn *sseConn) error {
 		return nil
 	}
 	r := readHTTPError(resp)
-	switch {
-	// The session is gone, though its stream has not ended yet.
-	case resp.StatusCode == http.StatusNotFound && !r.isMethodNotFound() && p.method != mcp.MethodInitialize:
-		p.f.loseSession(r.status)
-		return sessionGoneError(r)
-	case !r.isAnswer():
-		return r.callError()
+	if resp.StatusCode == http.StatusNotFound && !r.isMethodNotFound() && p.method != mcp.MethodInitialize {
+		return p.f.loseSession(r.status) // though its stream has not ended yet
 	}
-	return p.complete(jsonrpc.AppendError(nil, jsonrpc.ID(p.id), r.message.Err(), false))
+	return p.completeHTTPError(r)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,10 +79,8 @@ type framer struct {
 	pending map[string]*post
 	// modernVersion is the version header of the last modern request.
 	modernVersion []string
-	// endErr is set before done is closed.
-	endErr  error
-	ended   bool
-	closing bool
+	// endErr is nil until done is closed.
+	endErr error
 	// closed is closed when Close is done. It is nil before Close.
 	closed chan struct{}
 	// initialized is closed when notifications/initialized was sent. It is nil before.
@@ -89,8 +88,8 @@ type framer struct {
 	// lastNotification is closed when the last notification was sent.
 	lastNotification chan struct{}
 	session          clientSession
-	// sse is nil unless the server speaks HTTP+SSE.
-	sse *sseConn
+	// sse is the URL to post to if the server speaks HTTP+SSE. It is nil otherwise.
+	sse *url.URL
 }
 
 // An inbound is a result of Receive.
@@ -162,8 +161,8 @@ func (f *framer) finish(err error) {
 }
 
 func (f *framer) finishLocked(err error) {
-	if !f.ended {
-		f.ended, f.endErr = true, err
+	if f.endErr == nil {
+		f.endErr = err
 		close(f.done)
 	}
 }
@@ -178,9 +177,9 @@ func (f *framer) Post(ctx context.Context, msg []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.closing || f.ended && f.endErr == io.EOF:
+	case f.closed != nil:
 		return fmt.Errorf("streamable: %w", jsonrpc.ErrClosed)
-	case f.ended:
+	case f.endErr != nil:
 		return fmt.Errorf("streamable: %w", f.endErr)
 	case env.kind == jsonrpc.KindRequest:
 		f.startRequestLocked(ctx, &env, msg)
@@ -354,7 +353,7 @@ func (f *framer) Close() error {
 		<-closed
 		return nil
 	}
-	f.closing, f.closed = true, make(chan struct{})
+	f.closed = make(chan struct{})
 	f.finishLocked(io.EOF)
 	for _, p := range f.pending {
 		p.cancel()
@@ -451,8 +450,8 @@ func (p *post) fail(err error) {
 
 // roundTrip sends the request and reads the response to its end.
 func (p *post) roundTrip() error {
-	if conn := p.f.currentSSE(); conn != nil && !p.modern {
-		return p.roundTripSSE(conn)
+	if endpoint := p.f.currentSSE(); endpoint != nil && !p.modern {
+		return p.roundTripSSE(endpoint)
 	}
 	var session clientSession
 	if !p.modern {
@@ -500,13 +499,17 @@ func (p *post) handleErrorStatus(resp *http.Response, inSession bool) error {
 	switch {
 	case p.modern:
 	case inSession && p.f.isSessionRejected(r, p.id):
-		p.f.loseSession(r.status)
-		return sessionGoneError(r)
+		return p.f.loseSession(r.status)
 	case p.method == mcp.MethodInitialize && p.mayBeSSE(r):
-		if conn := p.f.openSSE(p.ctx); conn != nil {
-			return p.roundTripSSE(conn)
+		if endpoint := p.f.openSSE(p.ctx); endpoint != nil {
+			return p.roundTripSSE(endpoint)
 		}
 	}
+	return p.completeHTTPError(r)
+}
+
+// completeHTTPError delivers the JSON-RPC error of a response whose status is not 2xx, or fails.
+func (p *post) completeHTTPError(r *httpError) error {
 	if !r.isAnswer() {
 		return r.callError()
 	}
@@ -708,8 +711,8 @@ func (o *oneWayPost) send() error {
 	if h == nil {
 		h = f.transport.legacyHeader(&session)
 		h["Content-Type"], h["Accept"] = valueJSON, valueAccept
-		if conn := f.currentSSE(); conn != nil {
-			to = conn.endpoint
+		if endpoint := f.currentSSE(); endpoint != nil {
+			to = endpoint
 		}
 	}
 	resp, err := f.transport.send(o.ctx, http.MethodPost, to, h, o.body)

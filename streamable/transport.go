@@ -447,16 +447,6 @@ const (
 	errorBodyTimeout = 5 * time.Second // for reading an error's body
 )
 
-// sessionGone is the error that ends a connection when the server has forgotten the session.
-func sessionGone(status *StatusError) error {
-	return fmt.Errorf("the server refuses the session with %w: %w", status, jsonrpc.ErrClosed)
-}
-
-// sessionGoneError is the error of a request that the server rejected for that reason.
-func sessionGoneError(r *httpError) *jsonrpc.CallError {
-	return &jsonrpc.CallError{Err: sessionGone(r.status), Outcome: jsonrpc.OutcomeUnprocessed}
-}
-
 // lostError is the error of a request that gets no response, though the server may have carried it
 // out.
 func lostError(err error) *jsonrpc.CallError {
