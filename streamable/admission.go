@@ -258,6 +258,7 @@ var (
 	overloadedSessions  = &rejection{false, "too many sessions"}
 	overloadedStreams   = &rejection{false, "too many open streams"}
 	rateLimitedStreams  = &rejection{true, "streams of one caller"}
+	rateLimitedSessions = &rejection{true, "sessions of one caller"}
 )
 
 // count counts a rejection because of requests in flight, and returns it.
@@ -272,14 +273,15 @@ func (a *admission) count(e *rejection) *rejection {
 
 // write responds to a request that was rejected, and reports whether it was.
 func (e *rejection) write(w http.ResponseWriter) bool {
-	switch {
-	case e == nil:
+	if e == nil {
 		return false
-	case e.rateLimited:
-		writeRateLimited(w, e.reason)
-	default:
-		writeUnavailable(w, e.reason)
 	}
+	status, class := http.StatusServiceUnavailable, "unavailable: "
+	if e.rateLimited {
+		status, class = http.StatusTooManyRequests, "too many: "
+	}
+	w.Header().Set("Retry-After", "1") // second
+	writeError(w, status, jsonrpc.CodeInternalError, class+e.reason)
 	return true
 }
 
@@ -322,7 +324,6 @@ type caller struct {
 	inFlight int
 	// slots counts the slots. The last one removes the caller. Guarded by shard.mu.
 	slots int
-	next  *caller
 }
 
 // A callerShard has some of the callers.
@@ -331,9 +332,8 @@ type callerShard struct {
 	byID map[string]*caller
 	// listed is the list of slots that can be aborted, in no order.
 	listed *slot
-	// spare is a free list of callers, linked by next.
-	spare  *caller
-	spares int
+	// spare has callers to reuse.
+	spare []*caller
 }
 
 // maxSpares limits the free list of a shard.
@@ -358,10 +358,9 @@ func (a *admission) addToCaller(s *slot, target aborter) {
 }
 
 func (cs *callerShard) addLocked(id string) *caller {
-	c := cs.spare
-	if c != nil {
-		cs.spare, c.next = c.next, nil
-		cs.spares--
+	var c *caller
+	if last := len(cs.spare) - 1; last >= 0 {
+		c, cs.spare = cs.spare[last], cs.spare[:last]
 	} else {
 		c = &caller{shard: cs}
 	}
@@ -381,9 +380,8 @@ func (c *caller) remove(s *slot) {
 		return
 	}
 	delete(shard.byID, c.id)
-	if c.id = ""; shard.spares < maxSpares {
-		shard.spare, c.next = c, shard.spare
-		shard.spares++
+	if c.id = ""; len(shard.spare) < maxSpares {
+		shard.spare = append(shard.spare, c)
 	}
 }
 
@@ -472,10 +470,7 @@ func (c *callerCounts) acquire(caller string, max int) bool {
 	if c.byID[caller] >= max {
 		return false
 	}
-	if c.byID == nil {
-		c.byID = make(map[string]int)
-	}
-	c.byID[caller]++
+	sparse.Set(&c.byID, caller, c.byID[caller]+1)
 	return true
 }
 

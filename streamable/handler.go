@@ -174,20 +174,12 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// A serverBackend is the Backend of a server with the Serve of the type around it.
-type serverBackend struct {
-	backend.Backend
-	srv Server
-}
-
-func (sb serverBackend) Serve(ctx context.Context, f jsonrpc.Framer) error {
-	return sb.srv.Serve(ctx, f)
-}
-
 // A Handler serves all revisions of the protocol at one URL. Make one with [NewHandler]. It is safe
 // for concurrent use.
 type Handler struct {
-	srv      handlerBackend
+	srv Server
+	// backend is of srv.
+	backend  handlerBackend
 	openPeer openFunc
 	opts     Options
 	access   *accessPolicy
@@ -260,7 +252,7 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	if r, ok := srv.(*relay.Server); ok {
 		return newRelayHandler(r, opts)
 	}
-	b := serverBackend{backend.Of(srv), srv}
+	b := backend.Of(srv)
 	var modern peer
 	if c := b.OpenStateless(); c != nil {
 		modern = serverConn{Conn: c}
@@ -275,7 +267,7 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 		}
 		return serverConn{c, missed}, end
 	}
-	h, err := newHandler(b, modern, open, opts)
+	h, err := newHandler(srv, b, modern, open, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -285,8 +277,8 @@ func NewHandler(srv Server, opts *Options) (*Handler, error) {
 	return h, nil
 }
 
-func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (*Handler, error) {
-	h := &Handler{srv: srv, modern: modern, openPeer: open, instance: rand.Text()[:8], clock: clock{time.Now()}}
+func newHandler(srv Server, b handlerBackend, modern peer, open openFunc, opts *Options) (*Handler, error) {
+	h := &Handler{srv: srv, backend: b, modern: modern, openPeer: open, instance: rand.Text()[:8], clock: clock{time.Now()}}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.forced, h.force = context.WithCancel(context.Background())
 	if opts != nil {
@@ -301,13 +293,13 @@ func newHandler(srv handlerBackend, modern peer, open openFunc, opts *Options) (
 	if h.access.anyOrigin = h.opts.AnyOrigin; h.opts.AnyOrigin && h.opts.Guard == nil {
 		return nil, errors.New("streamable: Options.AnyOrigin needs Options.Guard, or every page that a user opens could use the server; without one, list the Origins")
 	}
-	for _, r := range srv.Revisions() {
+	for _, r := range b.Revisions() {
 		if !r.Modern() {
 			h.legacy = append(h.legacy, r)
 		}
 	}
 	h.versionHeaderOptional = slices.Contains(h.legacy, mcp.Revision20241105) || slices.Contains(h.legacy, mcp.Revision20250326)
-	h.needsAddress = srv.WithIdentity(h.closed, "", "?") != h.closed
+	h.needsAddress = b.WithIdentity(h.closed, "", "?") != h.closed
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)
 	}
@@ -403,18 +395,8 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// retryAfter is the Retry-After of rejected requests, in seconds.
-const retryAfter = "1"
-
-func writeUnavailable(w http.ResponseWriter, why string) {
-	w.Header().Set("Retry-After", retryAfter)
-	writeError(w, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, "unavailable: "+why)
-}
-
-func writeRateLimited(w http.ResponseWriter, why string) {
-	w.Header().Set("Retry-After", retryAfter)
-	writeError(w, http.StatusTooManyRequests, jsonrpc.CodeInternalError, "too many: "+why)
-}
+// writeUnavailable responds to a request that cannot be handled now.
+func writeUnavailable(w http.ResponseWriter, why string) { (&rejection{reason: why}).write(w) }
 
 // writeError responds with an error that belongs to no request.
 func writeError(w http.ResponseWriter, status int, code jsonrpc.Code, message string) {
@@ -508,12 +490,7 @@ func (h *Handler) Stats() Stats {
 func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 	var modern peer
 	if p := r.Stateless(); p != nil {
-		var modernRevisions []mcp.Revision
-		for _, revision := range r.Revisions() {
-			if revision.Modern() {
-				modernRevisions = append(modernRevisions, revision)
-			}
-		}
+		modernRevisions := slices.DeleteFunc(slices.Clone(r.Revisions()), func(r mcp.Revision) bool { return !r.Modern() })
 		// The upstream server decides which methods exist.
 		all := func([]byte) bool { return true }
 		modern = &relayConn{Peer: p, rules: era.NewSession(era.Config{Revisions: modernRevisions, Custom: all})}
@@ -536,7 +513,7 @@ func newRelayHandler(r *relay.Server, opts *Options) (*Handler, error) {
 		}
 		return &relayConn{Peer: p, callPrefix: prefix, sentIDs: sentIDs}, func(bool) { p.Close() }
 	}
-	h, err := newHandler(r, modern, open, opts)
+	h, err := newHandler(r, r, modern, open, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -721,11 +698,11 @@ func (rejectingPeer) Notification(context.Context, []byte, *jsonrpc.Message) {}
 func (rejectingPeer) Response(context.Context, []byte, *jsonrpc.Message)     {}
 func (rejectingPeer) Close()                                                 {}
 
-// A handlerBackend is the part of a [backend.Backend] that a Handler uses in addition to its peers.
+// A handlerBackend is the part of a [backend.Backend], or of a relay, that a Handler uses in
+// addition to its peers.
 type handlerBackend interface {
 	Revisions() []mcp.Revision
 	WithIdentity(ctx context.Context, id, address string) context.Context
-	Serve(ctx context.Context, f jsonrpc.Framer) error
 }
 
 // A revocableSender is a Sender that can be revoked, because another request reuses out after this

@@ -359,7 +359,7 @@ func (pr *postRequest) serveModern(version []byte) {
 // missingVersionError returns the error of a message that names no version though its revision
 // requires one.
 func (h *Handler) missingVersionError() *jsonrpc.Error {
-	return headerMismatch("header MCP-Protocol-Version is missing: this server speaks %v", h.srv.Revisions())
+	return headerMismatch("header MCP-Protocol-Version is missing: this server speaks %v", h.backend.Revisions())
 }
 
 // serveModernRequest handles a modern request, which ends with ctx.
@@ -408,9 +408,9 @@ func (h *Handler) withIdentity(ctx context.Context, r *http.Request, p *auth.Pri
 		return ctx
 	}
 	if p == nil {
-		return h.srv.WithIdentity(ctx, "", h.clientAddress(r))
+		return h.backend.WithIdentity(ctx, "", h.clientAddress(r))
 	}
-	return h.srv.WithIdentity(ctx, p.ID(), "")
+	return h.backend.WithIdentity(ctx, p.ID(), "")
 }
 
 // callerID returns the id of the principal p of r, or the network address if p is nil.

@@ -294,11 +294,8 @@ const maxGaps = 256
 func (s *session) noteGap(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gaps == nil {
-		s.gaps = make(map[string]bool)
-	}
 	if len(s.gaps) < maxGaps {
-		s.gaps[name] = true
+		sparse.Set(&s.gaps, name, true)
 	}
 }
 
@@ -357,9 +354,6 @@ type sessionTable struct {
 
 func (t *sessionTable) init(h *Handler) {
 	t.h = h
-	for i := range t.shards {
-		t.shards[i].byKey = make(map[string]*session)
-	}
 	t.sweeper = time.AfterFunc(time.Hour, t.sweep)
 	t.sweeper.Stop()
 }
@@ -393,7 +387,7 @@ func (t *sessionTable) add(s *session) (live *session, rejected *rejection) {
 	p.mu.Lock()
 	other := p.byKey[s.key]
 	if other == nil {
-		p.byKey[s.key] = s
+		sparse.Set(&p.byKey, s.key, s)
 	} else {
 		other.acquire()
 	}
@@ -496,14 +490,10 @@ func (t *sessionTable) endAll() {
 
 // cancelAll cancels the pending requests of all sessions. It does not wait.
 func (t *sessionTable) cancelAll() {
-	for i := range t.shards {
-		p := &t.shards[i]
-		p.mu.Lock()
-		for _, s := range p.byKey {
-			s.cancel(jsonrpc.ErrShutdown)
-		}
-		p.mu.Unlock()
-	}
+	t.removeIf(func(s *session) bool {
+		s.cancel(jsonrpc.ErrShutdown)
+		return false
+	})
 }
 
 // serveLegacy answers a message of a revision with sessions
@@ -564,7 +554,7 @@ func (pr *postRequest) serveInitialize() {
 	}
 	s := h.newSession(r, pr.slot.callerID, newSessionKey())
 	if s == nil {
-		writeRateLimited(w, "sessions of one caller")
+		rateLimitedSessions.write(w)
 		return
 	}
 	opened := false

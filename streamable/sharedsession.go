@@ -168,7 +168,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 		return nil, false
 	}
 	if s = h.newSession(r, callerID, key); s == nil {
-		writeRateLimited(w, "sessions of one caller")
+		rateLimitedSessions.write(w)
 		return nil, true
 	}
 	s.id = id

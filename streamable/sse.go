@@ -65,8 +65,7 @@ func (s *sseHandler) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		s.servePost(w, r, req)
 	default:
-		w.Header().Set("Allow", "GET, POST")
-		writeError(w, http.StatusMethodNotAllowed, jsonrpc.CodeInvalidRequest, "this transport accepts GET and POST")
+		writeMethodNotAllowed(w, "GET, POST")
 	}
 }
 

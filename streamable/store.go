@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mcpwire/internal/base/defaults"
+	"mcpwire/internal/base/wait"
 )
 
 // An EventStore keeps the events of legacy sessions' streams, so that a client can resume one
@@ -339,13 +340,10 @@ func (m *memoryEvents) After(_ context.Context, session, id string) (stream stri
 	if st == nil || now.Sub(st.events[i].added) >= m.opts.MaxAge {
 		return "", nil, ErrEventGone
 	}
-	found := make([]StoredEvent, 0, len(st.events)-i-1)
-	for _, e := range st.events[i+1:] {
-		found = append(found, StoredEvent{ID: e.id(), Data: e.data})
-	}
+	later := slices.Clone(st.events[i+1:]) // without the lock; events do not change
 	return st.name, func(yield func(StoredEvent, error) bool) {
-		for _, e := range found {
-			if !yield(e, nil) {
+		for _, e := range later {
+			if !yield(StoredEvent{ID: e.id(), Data: e.data}, nil) {
 				return
 			}
 		}
@@ -386,23 +384,14 @@ func (s *memorySession) find(id string) (*memoryStream, int) {
 	return st, i
 }
 
-// oldestLocked returns the oldest event, or nil.
-func (m *memoryEvents) oldestLocked() *memoryEvent {
-	front := m.queue.Front()
-	if front == nil {
-		return nil
-	}
-	return front.Value.(*memoryEvent)
-}
-
 // expireLocked removes some expired events.
 func (m *memoryEvents) expireLocked(now time.Time) {
 	for range maxExpiredPerCall {
-		e := m.oldestLocked()
-		if e == nil || now.Sub(e.added) < m.opts.MaxAge {
+		oldest := m.queue.Front()
+		if oldest == nil || now.Sub(oldest.Value.(*memoryEvent).added) < m.opts.MaxAge {
 			return
 		}
-		m.evictLocked(e)
+		m.evictLocked(oldest.Value.(*memoryEvent))
 	}
 }
 
@@ -569,7 +558,7 @@ func (s *storedSession) size() int {
 type sessionWatch struct {
 	// pending has the changes to report. Its capacity is maxUnwatched.
 	pending chan storedSession
-	// missed is closed when a change does not fit.
+	// missed has an element when a change did not fit.
 	missed chan struct{}
 }
 
@@ -617,18 +606,14 @@ func (w *sessionWatch) report(s storedSession) {
 	select {
 	case w.pending <- s:
 	default:
-		select {
-		case <-w.missed:
-		default:
-			close(w.missed)
-		}
+		wait.Signal(w.missed)
 	}
 }
 
 var errSessionsMissed = errors.New("streamable: changes of sessions came faster than they were handled")
 
 func (m *memorySessions) Watch(ctx context.Context, ready func(), changed func(key string, s *SavedSession)) error {
-	w := &sessionWatch{pending: make(chan storedSession, maxUnwatched), missed: make(chan struct{})}
+	w := &sessionWatch{pending: make(chan storedSession, maxUnwatched), missed: make(chan struct{}, 1)}
 	m.mu.Lock()
 	m.watchers[w] = struct{}{}
 	m.mu.Unlock()
