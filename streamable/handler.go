@@ -406,7 +406,7 @@ func writeError(w http.ResponseWriter, status int, code jsonrpc.Code, message st
 // writeErrorID responds with an error. It leaves out an empty id.
 func writeErrorID(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Error) {
 	body := append(jsonrpc.AppendError(nil, id, e, false), '\n')
-	setHeader(w.Header(), jsonType)
+	setHeader(w.Header(), valueJSON)
 	w.WriteHeader(status)
 	w.Write(body)
 }
@@ -427,8 +427,6 @@ func writeForeignResponse(w http.ResponseWriter) {
 
 // Header values that many responses share.
 var (
-	jsonType    = []string{"application/json"}
-	sseType     = []string{"text/event-stream"}
 	noStore     = []string{"no-store"}
 	noBuffering = []string{"no"}
 	// closeConnection ends a connection of HTTP/1.

@@ -244,10 +244,11 @@ func isSameValue(value []byte, header string) bool {
 const (
 	mediaJSON   = "application/json"
 	mediaStream = "text/event-stream"
+	mediaLines  = "application/x-ndjson"
 )
 
-// Header values of all requests. They are never changed: http.Header's methods replace slices, and
-// these have no capacity to append to.
+// Header values of requests and responses. They are never changed: http.Header's methods replace
+// slices, and these have no capacity to append to.
 var (
 	valueJSON   = []string{mediaJSON}[:1:1]
 	valueAccept = []string{mediaJSON + ", " + mediaStream}[:1:1]

@@ -95,9 +95,9 @@ func (pr *postRequest) markAbortable(state uint32) {
 func (pr *postRequest) abort() {
 	switch pr.state.Load() {
 	case postStateModern:
-		pr.response.endEarly(pr.errorResponse(errAborted), errAborted)
+		pr.response.endWhen(pr.errorResponse(errAborted), errAborted, true)
 	case postStateLegacy:
-		pr.stream.finishEarly(pr.errorResponse(errAborted), errAborted)
+		pr.stream.finishWhen(pr.errorResponse(errAborted), errAborted, true)
 	}
 }
 
@@ -258,16 +258,16 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request) {
 // serve handles the body of a POST: a message, or a batch from clients that may send one.
 func (pr *postRequest) serve() {
 	h, w, r := pr.h, pr.w, pr.r
-	kind := bodyKindOf(r)
+	kind := bodyTypeOf(r)
 	switch {
 	case isEncoded(r):
 		w.Header().Set("Accept-Encoding", "identity")
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the body must not be compressed")
 		return
-	case kind == bodyNDJSON && h.opts.NDJSON:
+	case kind == mediaLines && h.opts.NDJSON:
 		h.serveNDJSON(w, r, &pr.slot)
 		return
-	case kind != bodyJSON:
+	case kind != mediaJSON:
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json")
 		return
 	}
@@ -590,36 +590,22 @@ func (s *session) deliverBatch(ctx context.Context, st *stream, entries []rpcbat
 	return dst
 }
 
-// A bodyKind is a kind of body.
-type bodyKind uint8
-
-const (
-	bodyOther bodyKind = iota
-	bodyJSON
-	bodyNDJSON
-)
-
-// bodyKindOf returns the kind that the Content-Type declares. It compares the whole type, since
-// pages can send types that merely contain the name without a preflight request.
-func bodyKindOf(r *http.Request) bodyKind {
+// bodyTypeOf returns the media type that the Content-Type declares, or "" if that is invalid or its
+// charset is not UTF-8. Compare the whole type, since pages can send types that merely contain the
+// name without a preflight request.
+func bodyTypeOf(r *http.Request) string {
 	values := r.Header["Content-Type"]
 	if len(values) != 1 {
-		return bodyOther
+		return ""
 	}
-	if values[0] == "application/json" {
-		return bodyJSON
+	if values[0] == mediaJSON {
+		return mediaJSON
 	}
 	media, params, err := mime.ParseMediaType(values[0])
 	if charset, ok := params["charset"]; err != nil || ok && !strings.EqualFold(charset, "utf-8") {
-		return bodyOther
+		return ""
 	}
-	switch media {
-	case "application/json":
-		return bodyJSON
-	case "application/x-ndjson":
-		return bodyNDJSON
-	}
-	return bodyOther
+	return media
 }
 
 // isEncoded reports whether the body is compressed or encoded in another way.
@@ -723,9 +709,9 @@ func parseAccept(r *http.Request) acceptedTypes {
 				anyText = anyText || accept
 			case "application/*":
 				anyApplication = anyApplication || accept
-			case "application/json":
+			case mediaJSON:
 				a.json, not.json = a.json || accept, !accept
-			case "text/event-stream":
+			case mediaStream:
 				a.stream, not.stream = a.stream || accept, !accept
 			}
 		}
@@ -756,7 +742,7 @@ func (h *Handler) serveNDJSON(w http.ResponseWriter, r *http.Request, s *slot) {
 	rc := http.NewResponseController(w)
 	rc.EnableFullDuplex() // HTTP/2 is always full duplex
 	rc.SetReadDeadline(time.Time{})
-	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set("Content-Type", mediaLines)
 	w.Header()["Cache-Control"] = noStore
 	w.Header()["X-Accel-Buffering"] = noBuffering
 	w.WriteHeader(http.StatusOK)

@@ -107,7 +107,7 @@ func (rs *response) startKeepAliveAt(st *stream, began time.Duration) {
 	defer rs.mu.Unlock()
 	rs.stream = st
 	if rs.keepAlive == nil {
-		rs.keepAlive = &keepAliveTimer{interval: rs.h.opts.Timeouts.KeepAlive, clock: rs.h.clock}
+		rs.keepAlive = new(keepAliveTimer)
 	}
 	rs.keepAlive.start(rs, began)
 }
@@ -178,7 +178,7 @@ func (rs *response) startLocked() error {
 	}
 	rs.streaming = true
 	header := rs.w.Header()
-	setHeader(header, sseType)
+	setHeader(header, valueStream)
 	header["X-Accel-Buffering"] = noBuffering
 	if rs.closeConn && !rs.isHTTP2 {
 		header["Connection"] = closeConnection // or a client could send its next request there
@@ -213,9 +213,6 @@ func (rs *response) writeTextLocked(text []byte) error {
 			rs.writeErr = errors.Join(errClientGone, err)
 		}
 		return rs.writeErr
-	}
-	if rs.rc == nil {
-		rs.rc = http.NewResponseController(rs.w)
 	}
 	for rest := text; len(rest) > 0 && rs.writeErr == nil; {
 		part := rest[:min(len(rest), maxWrite)]
@@ -271,6 +268,9 @@ func (h *Handler) refuseStream(w http.ResponseWriter, accept acceptedTypes, stat
 // setWriteDeadline limits the writes that follow. Only ResponseWriters of tests do not support it.
 func (rs *response) setWriteDeadline(t time.Time) {
 	rs.hasDeadline = !t.IsZero()
+	if rs.rc == nil {
+		rs.rc = http.NewResponseController(rs.w)
+	}
 	rs.rc.SetWriteDeadline(t)
 }
 
@@ -291,9 +291,7 @@ func (rs *response) wantsStream(answer []byte) bool {
 // error that answer has. end reports whether the answer was written, as far as known.
 func (rs *response) end(answer []byte, err error) (sent bool) { return rs.endWhen(answer, err, false) }
 
-// endEarly is end for a handler that has not returned.
-func (rs *response) endEarly(answer []byte, err error) { rs.endWhen(answer, err, true) }
-
+// endWhen is end. early means that the handler has not returned.
 func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -324,7 +322,7 @@ func (rs *response) endWhen(answer []byte, err error, early bool) (sent bool) {
 	// Without Cache-Control: a response to POST is only cached if it asks for that (RFC 9110,
 	// section 9.3.3).
 	header := rs.w.Header()
-	header["Content-Type"] = jsonType
+	header["Content-Type"] = valueJSON
 	if e := rejectedError(err); e != nil {
 		header.Set("Retry-After", retryAfterOf(e))
 	} else if status == http.StatusTooManyRequests {
@@ -378,7 +376,7 @@ func (rs *response) endNow() error {
 // endEmpty responds to a GET whose stream has nothing more. A client would resume an empty stream
 // again. Some clients would use it as the standalone stream, in place of the one they have.
 func (rs *response) endEmpty() {
-	setHeader(rs.w.Header(), sseType)
+	setHeader(rs.w.Header(), valueStream)
 	rs.w.WriteHeader(http.StatusNoContent)
 }
 
@@ -418,16 +416,12 @@ func (rs *response) stopLocked() {
 	}
 	switch {
 	case rs.conn != nil:
-		rs.closeHijackedLocked()
+		endBody(rs.conn, rs.chunked && rs.writeErr == nil, streamCloseTimeout)
 	// The deadline covers the final writes of net/http. An HTTP/2 deadline ends with its stream,
 	// and a server with a WriteTimeout sets it again.
 	case rs.isHTTP2 || rs.hasDeadline && rs.hasWriteTimeout:
-		if rs.rc == nil {
-			rs.rc = http.NewResponseController(rs.w)
-		}
 		rs.setWriteDeadline(rs.h.clock.now().Add(rs.h.opts.Timeouts.Write))
-	case !rs.hasDeadline:
-	default:
+	case rs.hasDeadline:
 		rs.setWriteDeadline(time.Time{}) // the connection may serve other requests
 	}
 }
@@ -546,11 +540,6 @@ func (rs *response) writeHijackedLocked(text []byte) error {
 // streamCloseTimeout limits the write of a stream's last chunk.
 const streamCloseTimeout = time.Second
 
-// closeHijackedLocked ends the stream and closes the connection.
-func (rs *response) closeHijackedLocked() {
-	endBody(rs.conn, rs.chunked && rs.writeErr == nil, streamCloseTimeout)
-}
-
 // endBody writes the last chunk of a chunked body (RFC 9112, section 7.1), and closes the
 // connection.
 func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
@@ -570,9 +559,6 @@ func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
 // else: so the timer keeps running, and checks when it fires whether it is early or has nothing to
 // do. Successive responses share it.
 type keepAliveTimer struct {
-	interval time.Duration
-	clock    clock
-
 	mu    sync.Mutex
 	timer *time.Timer
 	// armed means that the timer or its function runs.
@@ -594,9 +580,9 @@ func (k *keepAliveTimer) start(rs *response, began time.Duration) {
 	case k.armed:
 		return
 	case k.timer == nil:
-		k.timer = time.AfterFunc(k.interval, k.fire)
+		k.timer = time.AfterFunc(rs.h.opts.Timeouts.KeepAlive, k.fire)
 	default:
-		k.timer.Reset(k.interval)
+		k.timer.Reset(rs.h.opts.Timeouts.KeepAlive)
 	}
 	k.armed = true
 }
@@ -621,8 +607,8 @@ func (k *keepAliveTimer) fire() {
 	defer k.mu.Unlock()
 	k.ticking = false
 	if k.armed = again && k.response == rs; k.armed {
-		k.since = k.clock.elapsed()
-		k.timer.Reset(k.interval)
+		k.since = rs.h.clock.elapsed()
+		k.timer.Reset(rs.h.opts.Timeouts.KeepAlive)
 	}
 }
 
@@ -630,14 +616,15 @@ func (k *keepAliveTimer) fire() {
 func (k *keepAliveTimer) next() *response {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.response == nil {
+	rs := k.response
+	if rs == nil {
 		k.armed = false
 		return nil
 	}
-	if early := k.interval - (k.clock.elapsed() - k.since); early > 0 {
+	if early := rs.h.opts.Timeouts.KeepAlive - (rs.h.clock.elapsed() - k.since); early > 0 {
 		k.timer.Reset(early)
 		return nil
 	}
 	k.ticking = true
-	return k.response
+	return rs
 }

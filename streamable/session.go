@@ -95,11 +95,9 @@ func (h *Handler) newSession(r *http.Request, caller, key string) *session {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.standalone.session, s.standalone.name, s.standalone.streaming = s, standaloneName, true
 	p := auth.PrincipalOf(r.Context())
+	shared := ""
 	if h.opts.Sessions != nil {
 		s.shared = &sharedState{session: s, identity: h.withIdentity(s.ctx, r, p)}
-	}
-	shared := ""
-	if s.shared != nil {
 		shared = key
 	}
 	s.peer, s.endPeer = h.openPeer(h.withIdentity(r.Context(), r, p), &s.standalone, shared)
@@ -598,7 +596,9 @@ func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from re
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
 		return nil
 	}
-	if !h.checkLegacyVersion(w, from.versions) {
+	// A version that differs from the negotiated one has no effect: some clients send that.
+	if !h.supportsLegacy(from.versions) {
+		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("unsupported MCP-Protocol-Version: this server has sessions of %v", h.legacy))
 		return nil
 	}
 	ids := r.Header[headerSession]
@@ -628,17 +628,6 @@ func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from re
 		return nil
 	}
 	return s
-}
-
-// checkLegacyVersion rejects a request that names a version which the server doesn't support. It
-// accepts one that differs from the negotiated version: some clients send that, and it has no
-// effect.
-func (h *Handler) checkLegacyVersion(w http.ResponseWriter, versions []string) bool {
-	if h.supportsLegacy(versions) {
-		return true
-	}
-	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, fmt.Sprintf("unsupported MCP-Protocol-Version: this server has sessions of %v", h.legacy))
-	return false
 }
 
 // supportsLegacy reports whether a request that names these versions is acceptable.
@@ -842,14 +831,13 @@ func (ss *standingStream) resumeLater(ctx context.Context, st *stream, lastID st
 			ss.sendRetry()
 			return nil, ctx.Err()
 		}
-		if err = st.session.findEvent(ctx, lastID); err == nil || errors.Is(err, ErrEventGone) {
-			break
+		switch err = st.session.findEvent(ctx, lastID); {
+		case err == nil:
+			return st.resume(ctx, ss.response, lastID)
+		case errors.Is(err, ErrEventGone):
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	return st.resume(ctx, ss.response, lastID)
 }
 
 // writeNotResumable responds to a GET that cannot resume its stream.

@@ -199,15 +199,6 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 	return live, false
 }
 
-// initializedNotification is the client's notifications/initialized.
-var initializedNotification = func() *jsonrpc.Message {
-	m := new(jsonrpc.Message)
-	if err := jsonrpc.Parse(jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil), m, 0); err != nil {
-		panic(err)
-	}
-	return m
-}()
-
 // deliverRequest has the session's peer handle a request. The result of one that changes the shared
 // state says that the record has changed too.
 func (s *session) deliverRequest(ctx context.Context, frame []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
@@ -228,7 +219,11 @@ func (ss *sharedState) presumeInitialized() {
 	if ss == nil {
 		return
 	}
-	ss.deliverInitialized(ss.session.ctx, nil, initializedNotification)
+	frame := jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil)
+	var m jsonrpc.Message
+	if jsonrpc.Parse(frame, &m, 0) == nil { // always
+		ss.deliverInitialized(ss.session.ctx, frame, &m)
+	}
 }
 
 // deliverInitialized delivers notifications/initialized, unless it was presumed before.

@@ -91,7 +91,7 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	s.byID[ses.id] = ses
 	s.mu.Unlock()
 	defer func() {
-		s.remove(ses)
+		s.drain(ses, true)
 		cancel()
 		<-ses.drained
 	}()
@@ -103,7 +103,7 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	case <-ctx.Done():
 	case <-s.h.closed.Done():
 		// Until its requests are answered, the session takes the responses that they wait for.
-		s.drain(ses)
+		s.drain(ses, false)
 		defer context.AfterFunc(s.h.forced, func() { abort(jsonrpc.ErrShutdown) })()
 		select {
 		case <-ses.drained:
@@ -112,18 +112,13 @@ func (s *sseHandler) serveStream(w http.ResponseWriter, r *http.Request, place *
 	}
 }
 
-// remove makes the session unreachable for posts, and drains it.
-func (s *sseHandler) remove(ses *sseSession) {
-	s.mu.Lock()
-	delete(s.byID, ses.id)
-	s.mu.Unlock()
-	s.drain(ses)
-}
-
-// drain ends the session when nothing is active.
-func (s *sseHandler) drain(ses *sseSession) {
+// drain ends the session when nothing is active. remove also makes it unreachable for posts.
+func (s *sseHandler) drain(ses *sseSession, remove bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if remove {
+		delete(s.byID, ses.id)
+	}
 	if !ses.draining {
 		ses.draining = true
 		s.endIfDrainedLocked(ses)
@@ -264,7 +259,7 @@ func (s *sseSession) serveRequest(ctx context.Context, frame []byte, m *jsonrpc.
 // readMessage returns the message in a body and its text, in their own memory. It returns nil if it
 // has answered the HTTP request.
 func (s *sseHandler) readMessage(w http.ResponseWriter, r *http.Request) (m *jsonrpc.Message, frame []byte) {
-	if isEncoded(r) || bodyKindOf(r) != bodyJSON {
+	if isEncoded(r) || bodyTypeOf(r) != mediaJSON {
 		writeError(w, http.StatusUnsupportedMediaType, jsonrpc.CodeInvalidRequest, "the Content-Type must be application/json, and the body not compressed")
 		return nil, nil
 	}

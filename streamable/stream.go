@@ -433,9 +433,7 @@ func (st *stream) finish(answer []byte, err error) (ended *response) {
 	return st.finishWhen(answer, err, false)
 }
 
-// finishEarly is finish for a handler that has not returned.
-func (st *stream) finishEarly(answer []byte, err error) { st.finishWhen(answer, err, true) }
-
+// finishWhen is finish. early means that the handler has not returned.
 func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -800,7 +798,6 @@ func (ss *standingStream) subscribe(pr *postRequest) {
 		return
 	}
 	select {
-	case <-pr.r.Context().Done():
 	case <-ctx.Done():
 	case <-ss.h.closed.Done():
 	}
