@@ -10,6 +10,7 @@ import (
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
+	"mcpwire/internal/net/challenge"
 )
 
 // A HeaderParam is a tool argument that HTTP clients repeat in a header, since 2026-07-28: its
@@ -137,7 +138,7 @@ func (w *headerWalk) annotation(schema, header, kind []byte, pointer string, pat
 		return headerError(pointer, "must be a string")
 	case name == "":
 		return headerError(pointer, "is empty: it must be the part of a header name after Mcp-Param-")
-	case strings.ContainsFunc(name, func(r rune) bool { return !isTokenChar(r) }):
+	case strings.Trim(name, challenge.TokenCharacters) != "":
 		return headerError(pointer, "is %q: it must be an HTTP token, of letters, digits and !#$%%&'*+-.^_`|~", name)
 	}
 	for _, p := range w.found {
@@ -185,9 +186,4 @@ func isInexact(value []byte) bool {
 	}
 	f, _ := strconv.ParseFloat(string(value), 64) // infinite if too large
 	return math.Abs(f) > 1<<53-1
-}
-
-// isTokenChar reports whether r is valid in a token (RFC 9110, section 5.6.2).
-func isTokenChar(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

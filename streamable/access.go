@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"mcpwire/internal/net/challenge"
 	"mcpwire/jsonrpc"
 )
 
@@ -224,17 +225,7 @@ func allowedHeaders(requested []string) string {
 }
 
 // isToken reports whether s is a token (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
+func isToken(s string) bool { return s != "" && strings.Trim(s, challenge.TokenCharacters) == "" }
 
 // addVary tells caches that the response depends on the origin.
 func addVary(h http.Header) {

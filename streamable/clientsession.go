@@ -393,12 +393,7 @@ func isUnavailable(err error) bool {
 
 // resumable reports whether the server can resume the stream after the last event.
 func (s *clientStream) resumable() bool {
-	for i := range len(s.lastID) {
-		if s.lastID[i] < ' ' || s.lastID[i] > '~' {
-			return false
-		}
-	}
-	return s.lastID != ""
+	return s.lastID != "" && !strings.ContainsFunc(s.lastID, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // readStream reads the response from a stream that begins with body, and resumes it if necessary.

@@ -106,12 +106,9 @@ func newForwarder(h *Handler, nodes Nodes, announces bool) (*forwarder, error) {
 }
 
 func isNodeName(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return name != "" && len(name) <= 16
+	return name != "" && len(name) <= 16 && !strings.ContainsFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
+	})
 }
 
 // close ends the connection. f may be nil.

@@ -426,12 +426,7 @@ func (m *memoryEvents) removeSessionLocked(s *memorySession) {
 // isVisibleASCII reports whether s has only visible ASCII, and fits a header and a field of an
 // event.
 func isVisibleASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // A SessionStore keeps the records from which another process, or the same one after a restart, can

@@ -13,6 +13,14 @@ const (
 	maxParams     = 32
 )
 
+const (
+	alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	// TokenCharacters are the characters of tokens, such as names of headers (RFC 9110, section
+	// 5.6.2).
+	TokenCharacters   = "!#$%&'*+-.^_`|~" + alphanumeric
+	token68Characters = "-._~+/" + alphanumeric
+)
+
 // ErrMalformed is the error of [Parse] for text that is not a list of challenges.
 var ErrMalformed = errors.New("malformed WWW-Authenticate")
 
@@ -180,30 +188,18 @@ func (p *parser) token68() (string, bool) {
 	}
 	text := strings.TrimRight(p.rest[:end], " \t")
 	body := strings.TrimRight(text, "=")
-	if body == "" || strings.ContainsFunc(body, func(r rune) bool { return !isToken68(r) }) {
+	if body == "" || strings.Trim(body, token68Characters) != "" {
 		return "", false
 	}
 	p.rest = p.rest[end:]
 	return text, true
 }
 
-func isToken68(r rune) bool {
-	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~+/", r)
-}
-
 func (p *parser) skip(set string) { p.rest = strings.TrimLeft(p.rest, set) }
 
 // token parses the longest token, which may be empty.
 func (p *parser) token() string {
-	i := 0
-	for i < len(p.rest) && isTokenByte(p.rest[i]) {
-		i++
-	}
-	t := p.rest[:i]
-	p.rest = p.rest[i:]
-	return t
-}
-
-func isTokenByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+	before := p.rest
+	p.skip(TokenCharacters)
+	return before[:len(before)-len(p.rest)]
 }

@@ -29,9 +29,8 @@ type boundedListener struct {
 	lastWarning time.Time
 
 	// draining is set when drain is called. drained is closed when no connection waits.
-	draining  atomic.Bool
-	drained   chan struct{}
-	drainOnce sync.Once
+	draining atomic.Bool
+	drained  chan struct{}
 }
 
 func newBoundedListener(l net.Listener, b connLimits, log *slog.Logger) *boundedListener {
@@ -89,7 +88,7 @@ func (l *boundedListener) accept() (net.Conn, error) {
 		}
 		// The first deadline may be the one that drain sets.
 		if empty == 2 {
-			l.drainOnce.Do(func() { close(l.drained) })
+			close(l.drained) // once: after done, SetDeadline fails
 			<-l.done
 			return nil, net.ErrClosed
 		}

@@ -38,8 +38,6 @@ type Options struct {
 
 	// MaxConns limits the open connections. More wait to be accepted. Zero means 20,000.
 	MaxConns int
-	// MaxConnStreams limits the requests of one HTTP/2 connection. Zero means 250.
-	MaxConnStreams int
 	// MaxHeader limits a request's header, in bytes. Zero means 64 KiB.
 	MaxHeader int
 	// HeaderTimeout limits the time for a request's header to arrive, and for the part of the body
@@ -48,9 +46,6 @@ type Options struct {
 	// WriteTimeout limits the time for a client to read up to 64 KiB of one write, unless the
 	// handler sets a deadline. With HTTP/1 it may last twice as long. Zero means 10 s.
 	WriteTimeout time.Duration
-	// IdleTimeout limits the time between requests of a connection. With HTTP/1 without TLS it may
-	// last twice as long. Zero means 2 min.
-	IdleTimeout time.Duration
 	// ShutdownDelay is the time between the end of ctx and the shutdown, in which the server serves
 	// as before. Zero means none.
 	ShutdownDelay time.Duration
@@ -68,13 +63,16 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+const (
+	maxConnStreams = 250             // requests of one HTTP/2 connection
+	idleTimeout    = 2 * time.Minute // between requests; up to twice that with HTTP/1 without TLS
+)
+
 func (o *Options) setDefaults() {
 	defaults.IfNotPositive(&o.MaxConns, 20_000)
-	defaults.IfNotPositive(&o.MaxConnStreams, 250)
 	defaults.IfNotPositive(&o.MaxHeader, 64<<10)
 	defaults.IfNotPositive(&o.HeaderTimeout, 5*time.Second)
 	defaults.IfNotPositive(&o.WriteTimeout, 10*time.Second)
-	defaults.IfNotPositive(&o.IdleTimeout, 2*time.Minute)
 	defaults.IfNotPositive(&o.ShutdownTimeout, 10*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -192,7 +190,7 @@ func (o *Options) httpServer(base context.Context, h http.Handler, config *tls.C
 		MaxHeaderBytes: o.MaxHeader,
 		Protocols:      &protocols,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: o.MaxConnStreams,
+			MaxConcurrentStreams: maxConnStreams,
 			SendPingTimeout:      h2PingInterval,
 			PingTimeout:          h2PingTimeout,
 			WriteByteTimeout:     o.WriteTimeout,
@@ -206,7 +204,7 @@ func (o *Options) httpServer(base context.Context, h http.Handler, config *tls.C
 			return context.WithValue(ctx, connKey{}, c)
 		}
 	} else {
-		srv.IdleTimeout, srv.ReadHeaderTimeout = o.IdleTimeout, o.HeaderTimeout
+		srv.IdleTimeout, srv.ReadHeaderTimeout = idleTimeout, o.HeaderTimeout
 	}
 	return srv
 }
@@ -223,7 +221,7 @@ func (o *Options) onlyHTTP1(config *tls.Config) bool { return config == nil && !
 func (o *Options) connLimits(config *tls.Config) connLimits {
 	b := connLimits{slots: make(chan struct{}, o.MaxConns), epoch: time.Now(), writeTimeout: o.WriteTimeout}
 	if o.onlyHTTP1(config) {
-		b.idleTimeout, b.headerTimeout = o.IdleTimeout, o.HeaderTimeout
+		b.idleTimeout, b.headerTimeout = idleTimeout, o.HeaderTimeout
 	}
 	return b
 }
