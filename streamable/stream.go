@@ -681,7 +681,7 @@ func (rs *response) writeKeepAlive() error {
 	if err := rs.startLocked(); err != nil {
 		return err
 	}
-	rs.buf = sse.AppendComment(rs.buf[:0], keepAliveComment)
+	rs.buf = sse.AppendKeepAlive(rs.buf[:0])
 	return rs.writeLocked()
 }
 

@@ -41,7 +41,7 @@ func TestAppendAllocations(t *testing.T) {
 		{"AppendMessage", func() { dst = AppendMessage(dst[:0], message) }},
 		{"AppendMessage with lines", func() { dst = AppendMessage(dst[:0], lines) }},
 		{"Append", func() { dst, _ = Append(dst[:0], event) }},
-		{"AppendComment", func() { dst = AppendComment(dst[:0], "keep-alive") }},
+		{"AppendKeepAlive", func() { dst = AppendKeepAlive(dst[:0]) }},
 	} {
 		if got := testing.AllocsPerRun(100, test.f); got != 0 {
 			t.Errorf("%s: %v allocations", test.name, got)

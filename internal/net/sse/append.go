@@ -101,24 +101,10 @@ func appendSplit(dst, data []byte) []byte {
 	return append(dst, "\n\n"...)
 }
 
-// AppendComment appends a comment, which every reader ignores: a keep-alive on a quiet stream. Line
-// ends in text become spaces. A blank line follows, because some clients and proxies forward
-// nothing before they see one. It must be placed between events, like everything that this package
-// appends.
-func AppendComment(dst []byte, text string) []byte {
-	dst = append(dst, ':')
-	if text != "" {
-		dst = append(dst, ' ')
-	}
-	for i := range len(text) {
-		c := text[i]
-		if c == '\n' || c == '\r' {
-			c = ' '
-		}
-		dst = append(dst, c)
-	}
-	return append(dst, "\n\n"...)
-}
+// AppendKeepAlive appends a comment for a quiet stream, which every reader ignores. A blank line
+// follows, because some clients and proxies forward nothing before they see one. It must be placed
+// between events, like everything that this package appends.
+func AppendKeepAlive(dst []byte) []byte { return append(dst, ": keep-alive\n\n"...) }
 
 func validID(id []byte) bool {
 	return len(id) <= MaxField && !bytes.ContainsAny(id, "\r\n\x00")

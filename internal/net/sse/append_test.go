@@ -86,18 +86,13 @@ func TestAppendMessage(t *testing.T) {
 	}
 }
 
-func TestAppendComment(t *testing.T) {
-	for _, test := range []struct{ text, want string }{
-		{"", ":\n\n"},
-		{"keep-alive", ": keep-alive\n\n"},
-		{"a\nb\rc\r\nd\n\ndata: x", ": a b c  d  data: x\n\n"},
-	} {
-		got := string(sse.AppendComment([]byte("before\n\n"), test.text))
-		if got != "before\n\n"+test.want {
-			t.Errorf("AppendComment(%q) = %q, want %q", test.text, got, test.want)
-		}
-		if events := readAll(t, strings.NewReader(got[len("before\n\n"):]), 0); len(events) != 1 || events[0] != eof {
-			t.Errorf("%q reads as %q", test.text, events)
-		}
+func TestAppendKeepAlive(t *testing.T) {
+	const want = "before\n\n: keep-alive\n\n"
+	got := string(sse.AppendKeepAlive([]byte("before\n\n")))
+	if got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if events := readAll(t, strings.NewReader(got[len("before\n\n"):]), 0); len(events) != 1 || events[0] != eof {
+		t.Errorf("it reads as %q", events)
 	}
 }

@@ -3,7 +3,7 @@
 // the Model Context Protocol use them
 // (https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http).
 //
-// [Append], [AppendMessage] and [AppendComment] write into a slice; a [Reader] returns slices of
+// [Append], [AppendMessage] and [AppendKeepAlive] write into a slice; a [Reader] returns slices of
 // its buffer. Neither allocates once its buffers have grown to the size of the traffic.
 //
 // # Events without data

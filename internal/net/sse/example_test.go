@@ -42,7 +42,7 @@ func ExampleAppend() {
 		fmt.Println(err)
 		return
 	}
-	out = sse.AppendComment(out, "keep-alive")
+	out = sse.AppendKeepAlive(out)
 	out = sse.AppendMessage(out, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
 	fmt.Printf("%q\n", out)
 

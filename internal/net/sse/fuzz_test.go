@@ -55,7 +55,7 @@ func FuzzAppend(f *testing.F) {
 		if err != nil {
 			stream = nil
 		}
-		stream = sse.AppendComment(stream, text)
+		stream = append(stream, ": "+strings.NewReplacer("\n", " ", "\r", " ").Replace(text)+"\n\n"...)
 		stream = sse.AppendMessage(stream, data)
 
 		var want []string
