@@ -497,7 +497,8 @@ func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Lo
 		return frame
 	}
 	start := cap(frame) - cap(tools) // the offset of tools in frame
-	kept, dropped := []byte{'['}, false
+	var kept [][]byte
+	dropped := false
 	elements := jsonwire.ArrayElements(tools)
 	for elements.Next() {
 		tool := elements.Value()
@@ -506,18 +507,13 @@ func (t *toolHeaders) filterTools(frame []byte, m *jsonrpc.Message, log *slog.Lo
 			dropped = true
 			continue
 		}
-		if len(kept) > 1 {
-			kept = append(kept, ',')
-		}
-		kept = append(kept, tool...)
+		kept = append(kept, tool)
 	}
 	if !dropped {
 		return frame
 	}
-	out := make([]byte, 0, len(frame))
-	out = append(append(out, frame[:start]...), kept...)
-	out = append(out, ']')
-	return append(out, frame[start+len(tools):]...)
+	end := start + len(tools) - 1
+	return slices.Concat(frame[:start+1], bytes.Join(kept, comma), frame[end:])
 }
 
 func (t *toolHeaders) addTool(tool []byte) (name string, err error) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,16 +111,13 @@ func (pr *postRequest) errorResponse(e *jsonrpc.Error) []byte {
 	if pr.batch == nil {
 		return jsonrpc.AppendError(nil, pr.id(), e, false)
 	}
-	all := []byte{'['}
+	var all [][]byte
 	for i := range pr.batch {
 		if entry := &pr.batch[i]; entry.Invalid == nil && entry.Kind == jsonrpc.KindRequest {
-			if len(all) > 1 {
-				all = append(all, ',')
-			}
-			all = jsonrpc.AppendError(all, entry.ID, e, false)
+			all = append(all, jsonrpc.AppendError(nil, entry.ID, e, false))
 		}
 	}
-	return append(all, ']')
+	return appendBatch(nil, all)
 }
 
 // maxReusedBuffer is the largest buffer that is reused, in bytes.
@@ -572,23 +570,19 @@ func (s *session) deliverBatch(ctx context.Context, st *stream, entries []rpcbat
 		}
 	}
 	wg.Wait()
-	start := len(dst)
-	for _, answer := range answers {
-		if len(answer) == 0 {
-			continue
-		}
-		if len(dst) == start {
-			dst = append(dst, '[')
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, answer...)
-	}
-	if len(dst) > start {
-		dst = append(dst, ']')
-	}
-	return dst
+	return appendBatch(dst, answers)
 }
+
+// appendBatch appends the array of the responses that are not empty, or nothing if all are.
+func appendBatch(dst []byte, responses [][]byte) []byte {
+	responses = slices.DeleteFunc(responses, func(r []byte) bool { return len(r) == 0 })
+	if len(responses) == 0 {
+		return dst
+	}
+	return append(append(append(dst, '['), bytes.Join(responses, comma)...), ']')
+}
+
+var comma = []byte{','}
 
 // bodyTypeOf returns the media type that the Content-Type declares, or "" if that is invalid or its
 // charset is not UTF-8. Compare the whole type, since pages can send types that merely contain the
@@ -829,8 +823,6 @@ func (b *ndjsonBody) framer() jsonrpc.Framer {
 type scopedFramer struct {
 	jsonrpc.Framer
 	body *ndjsonBody
-	// mu is held while writing.
-	mu sync.Mutex
 }
 
 // ReadFrame implements [jsonrpc.Framer].
@@ -845,18 +837,12 @@ func (f *scopedFramer) ReadFrame() ([]byte, error) {
 			return frame, nil
 		}
 		for _, e := range rejections {
-			if err := f.WriteFrame(e); err != nil {
+			// The writer of the connection may run: it writes whole lines too.
+			if _, err := f.body.Write(append(e, '\n')); err != nil {
 				return nil, err
 			}
 		}
 	}
-}
-
-// WriteFrame implements [jsonrpc.Framer].
-func (f *scopedFramer) WriteFrame(message []byte) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.Framer.WriteFrame(message)
 }
 
 // rejections returns error responses to all requests in a frame if the caller lacks scopes for one

@@ -124,9 +124,6 @@ func (rs *response) tick() bool {
 	return !rs.ended && rs.writeErr == nil
 }
 
-// keepAliveComment is the text of keep-alive comments.
-const keepAliveComment = "keep-alive"
-
 // Send implements [rpc.Sender]. If the client does not accept a stream, Send drops the message.
 func (rs *response) Send(message []byte) error {
 	rs.mu.Lock()
@@ -466,20 +463,11 @@ const codeTooManyRequests jsonrpc.Code = http.StatusTooManyRequests
 // retrySeconds returns the seconds after which a client may repeat a request that failed with
 // codeTooManyRequests. The error's data may have them in milliseconds.
 func retrySeconds(err error) int {
-	data := jsonrpc.ErrorOf(err).Data
-	if len(data) == 0 || data[0] != '{' {
+	ms, parseErr := strconv.ParseInt(string(jsonwire.Lookup(jsonrpc.ErrorOf(err).Data, "retryAfterMs")), 10, 64)
+	if parseErr != nil || ms <= 1000 {
 		return 1
 	}
-	members := jsonwire.ObjectMembers(data)
-	for members.Next() {
-		if !members.KeyIs("retryAfterMs") {
-			continue
-		}
-		if ms, err := strconv.ParseInt(string(members.Value()), 10, 64); err == nil && ms > 1000 {
-			return int(min((ms+999)/1000, math.MaxInt32))
-		}
-	}
-	return 1
+	return int(min((ms-1)/1000+1, math.MaxInt32))
 }
 
 // A client that only listens should cost less than one that sends requests, which needs a goroutine

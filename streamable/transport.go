@@ -402,9 +402,7 @@ func (dc *dialedConns) release() {
 	dc.framers--
 	var open []*dialedConn
 	if dc.framers == 0 {
-		for c := range dc.conns {
-			open = append(open, c)
-		}
+		open = slices.Collect(maps.Keys(dc.conns))
 	}
 	dc.mu.Unlock()
 	for _, c := range open {
@@ -629,15 +627,15 @@ func parseRetryAfter(h http.Header, now time.Time) time.Duration {
 	if text == "" {
 		return 0
 	}
-	if strings.Trim(text, "0123456789") == "" {
-		seconds, err := strconv.ParseUint(text, 10, 31)
+	delay := most // for a number that is out of range
+	if strings.Trim(text, "0123456789") != "" {
+		at, err := http.ParseTime(text)
 		if err != nil {
-			return most
+			return 0
 		}
-		return min(max(time.Duration(seconds)*time.Second, time.Millisecond), most)
+		delay = at.Sub(now)
+	} else if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		delay = time.Duration(seconds) * time.Second
 	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), time.Millisecond), most)
-	}
-	return 0
+	return min(max(delay, time.Millisecond), most)
 }
