@@ -215,7 +215,8 @@ func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []by
 		f.session = clientSession{mayRequest: env.mayRequest}
 		f.sessionServed.Store(false)
 	}
-	p.ctx, p.cancel = f.requestContext(ctx)
+	own, cancel := context.WithCancel(f.ctx)
+	p.ctx, p.cancel = valueContext{own, ctx}, cancel
 	if err == nil {
 		p.body = bytes.Clone(msg)
 		f.pending[p.id] = p
@@ -228,15 +229,8 @@ func (f *framer) startRequestLocked(ctx context.Context, env *envelope, msg []by
 	}
 }
 
-// requestContext returns a context that ends with the framer or the cancel function. It has the
-// values of ctx, such as a trace or an identity, for the round tripper.
-func (f *framer) requestContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	own, cancel := context.WithCancel(f.ctx)
-	return valueContext{own, ctx}, cancel
-}
-
-// A valueContext adds the values of another context. Its own values come first: package context
-// looks up there how to propagate cancellation.
+// A valueContext adds the values of another context, such as a trace or an identity for the round
+// tripper. Its own values come first: package context looks up there how to propagate cancellation.
 type valueContext struct {
 	context.Context
 	values context.Context

@@ -420,8 +420,13 @@ var (
 	errCannotFlush = errors.New("a middleware of this server keeps messages back until the response ends: its http.ResponseWriter has neither Flush nor Unwrap")
 )
 
-// writeForeignResponse rejects a response to a request that this process has not sent.
-func writeForeignResponse(w http.ResponseWriter) {
+// writeOneWay responds to notifications and responses. issued is false for a response to a request
+// that this process has not sent.
+func writeOneWay(w http.ResponseWriter, issued bool) {
+	if issued {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
 	writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this process has sent no request with the id of the response; if another process of the server has, its operator must connect them (Options.Nodes)")
 }
 

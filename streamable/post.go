@@ -527,15 +527,11 @@ func (pr *postRequest) serveLegacyBatch(entries []rpcbatch.Entry) {
 	}
 	if answers == 0 {
 		ctx := pr.withIdentity(r.Context())
-		foreign := false
+		issued := true
 		for i := range entries {
-			foreign = !s.deliverOneWay(ctx, nil, &entries[i].Message) || foreign
+			issued = s.deliverOneWay(ctx, nil, &entries[i].Message) && issued
 		}
-		if foreign {
-			writeForeignResponse(w)
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
+		writeOneWay(w, issued)
 		return
 	}
 	if pr.slot.admitRequest().write(w) || pr.slot.admitBatch(answers-1).write(w) {

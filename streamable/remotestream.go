@@ -420,7 +420,11 @@ const restTime = 5 * time.Second
 // the client must not take a part for the whole.
 func (ss *standingStream) passRest(ctx context.Context, rm *remoteStream, lastID string, begun bool) error {
 	for began := time.Now(); ; {
-		last, final, err := ss.passStored(ctx, rm, lastID)
+		last, final := lastID, false
+		events, err := rm.session.eventsAfter(ctx, lastID, storeTimeout)
+		if err == nil {
+			last, final, err = ss.pass(events, lastID)
+		}
 		begun = begun || last != lastID
 		lastID = last
 		var client clientError
@@ -436,20 +440,6 @@ func (ss *standingStream) passRest(ctx context.Context, rm *remoteStream, lastID
 			return ss.response.writeEvent(sse.Event{Data: jsonrpc.AppendError(nil, rm.requestID, errRestLost, false)})
 		}
 	}
-}
-
-// passStored writes the events after lastID that the store has. It returns the id of the last one,
-// and reports whether it ends the stream.
-func (ss *standingStream) passStored(ctx context.Context, rm *remoteStream, lastID string) (last string, final bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	limit := time.AfterFunc(storeTimeout, cancel) // of the call, not of the writes to the client
-	_, events, err := ss.h.events.After(ctx, rm.session.key, lastID)
-	limit.Stop()
-	if err != nil {
-		return lastID, false, err
-	}
-	return ss.pass(events, lastID)
 }
 
 // A clientError is an error of a write to the client.
@@ -676,15 +666,7 @@ func (ss *sharedState) listen(ctx context.Context) {
 func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
 	s := ss.session
 	before := ""
-	var saved *SavedSession
-	err := ss.update(ctx, func(record *SavedSession) {
-		if before = record.Listener; !record.Ended {
-			record.Listener = s.h.instance
-			record.Version = max(record.Version, ss.known.Version) + 1 // the store may have lost it
-			record.Principal, record.Expires = s.principalID, s.expires
-		}
-		saved = record.clone()
-	})
+	saved, err := ss.changeRecord(ctx, func(record *SavedSession) { before, record.Listener = record.Listener, s.h.instance })
 	switch {
 	case err != nil:
 		s.h.opts.Logger.Warn("other processes do not know where a client listens", "error", err)

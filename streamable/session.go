@@ -512,11 +512,7 @@ func (pr *postRequest) serveLegacy() {
 	}
 	defer s.release()
 	if m.Kind != jsonrpc.KindRequest {
-		if !s.deliverOneWay(pr.withIdentity(pr.r.Context()), pr.body, m) {
-			writeForeignResponse(pr.w)
-			return
-		}
-		pr.w.WriteHeader(http.StatusAccepted)
+		writeOneWay(pr.w, s.deliverOneWay(pr.withIdentity(pr.r.Context()), pr.body, m))
 		return
 	}
 	if !pr.slot.admitRequest().write(pr.w) && h.allowed(pr.w, pr.r, m) {

@@ -108,6 +108,20 @@ func (ss *sharedState) update(ctx context.Context, change func(*SavedSession)) e
 	return h.callStore(ctx, func(ctx context.Context) error { return h.opts.Sessions.Update(ctx, ss.session.key, change) })
 }
 
+// changeRecord changes the record in the store unless the session has ended, and returns the record
+// of then. The caller holds mu.
+func (ss *sharedState) changeRecord(ctx context.Context, change func(*SavedSession)) (saved *SavedSession, err error) {
+	err = ss.update(ctx, func(record *SavedSession) {
+		if !record.Ended {
+			change(record)
+			record.Version = max(record.Version, ss.known.Version) + 1 // the store may have lost it
+			record.Principal, record.Expires = ss.session.principalID, ss.session.expires
+		}
+		saved = record.clone()
+	})
+	return saved, err
+}
+
 // loadSession returns the record of a session, or nil if there is none. It does not call the store
 // if the id of the session is sealed and the store has a view of it. The record of another session
 // may have been created a moment ago.
@@ -286,16 +300,7 @@ func (ss *sharedState) change(ctx context.Context, frame []byte, d *rpc.Delivery
 		return dst, 0, err
 	}
 	change(&ss.known)
-	var saved *SavedSession
-	known := ss.known.Version
-	err = ss.update(s.ctx, func(record *SavedSession) {
-		if !record.Ended {
-			change(record)
-			record.Version = max(record.Version, known) + 1 // the store may have lost it
-			record.Principal, record.Expires = s.principalID, s.expires
-		}
-		saved = record.clone()
-	})
+	saved, err := ss.changeRecord(s.ctx, change)
 	switch {
 	case err != nil:
 		s.h.opts.Logger.Error("change of a session not stored", "error", err)

@@ -176,6 +176,7 @@ func (s *sseHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseR
 		return
 	}
 	ctx := s.h.withIdentity(&sessionContext{ses.ctx, context.WithoutCancel(r.Context())}, r, auth.PrincipalOf(r.Context()))
+	issued := true
 	switch m.Kind {
 	case jsonrpc.KindNotification:
 		ses.peer.deliverNotification(ctx, frame, m)
@@ -189,12 +190,9 @@ func (s *sseHandler) servePost(w http.ResponseWriter, r *http.Request, req *sseR
 			ses.serveRequest(ctx, frame, m, req, &s.h.admission.unread, place.callerID)
 		}()
 	default:
-		if !ses.peer.deliverResponse(ctx, frame, m) {
-			writeForeignResponse(w)
-			return
-		}
+		issued = ses.peer.deliverResponse(ctx, frame, m)
 	}
-	w.WriteHeader(http.StatusAccepted)
+	writeOneWay(w, issued)
 }
 
 // An sseRequest is a request of an sseSession.

@@ -199,8 +199,7 @@ func NewMemoryEvents(o *MemoryEventsOptions) EventStore {
 	return m
 }
 
-// Append implements [EventStore]. An event that is too large to store gets an id, but the stream
-// cannot be resumed from before it.
+// Append implements [EventStore].
 func (m *memoryEvents) Append(_ context.Context, session, stream string, data []byte) (id string, err error) {
 	return m.append(session, session, stream, data, false)
 }

@@ -522,7 +522,7 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	var events iter.Seq2[StoredEvent, error]
 	late := false
 	if lastSentID != "" && lastSentID != st.lastID {
-		events, err = st.eventsAfter(ctx, lastSentID)
+		events, err = st.session.eventsAfter(ctx, lastSentID, findTime)
 		switch {
 		case errors.Is(err, ErrEventGone) && lastID == "":
 			lastSentID, err = "", nil // begin with what the store has
@@ -559,10 +559,11 @@ func (st *stream) resume(ctx context.Context, out *response, lastID string) (det
 	return detached, err
 }
 
-// eventsAfter calls the store, which must respond within findTime.
-func (st *stream) eventsAfter(ctx context.Context, id string) (events iter.Seq2[StoredEvent, error], err error) {
+// eventsAfter calls the store, which must respond within timeout. The caller ranges over the events
+// unless there is an error.
+func (s *session) eventsAfter(ctx context.Context, id string, timeout time.Duration) (events iter.Seq2[StoredEvent, error], err error) {
 	ctx, cancel := context.WithCancel(ctx)
-	limit := time.AfterFunc(findTime, cancel) // of the call, not of the writes to the client
+	limit := time.AfterFunc(timeout, cancel) // of the call, not of the writes to the client
 	defer func() {
 		if !limit.Stop() && err == nil {
 			err = context.DeadlineExceeded
@@ -572,7 +573,7 @@ func (st *stream) eventsAfter(ctx context.Context, id string) (events iter.Seq2[
 		}
 	}()
 	defer recoverStore(&err)
-	_, found, err := st.session.h.events.After(ctx, st.session.key, id)
+	_, found, err := s.h.events.After(ctx, s.key, id)
 	return func(yield func(StoredEvent, error) bool) {
 		defer cancel()
 		found(yield)

@@ -2,6 +2,7 @@ package streamable
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -243,14 +244,7 @@ func sameOrigin(a, b *url.URL) bool {
 }
 
 func portOf(u *url.URL) string {
-	switch p := u.Port(); {
-	case p != "":
-		return p
-	case u.Scheme == "https":
-		return "443"
-	default:
-		return "80"
-	}
+	return cmp.Or(u.Port(), strconv.Itoa(int(impliedPort(u.Scheme))))
 }
 
 // send makes an HTTP request and follows its redirects. body may be nil; neither it nor h may
