@@ -422,7 +422,8 @@ func (p *post) readStream(body io.ReadCloser) error {
 		body.Close() // there may be many
 		resp, reason := p.resume(s, &failures)
 		if reason != nil {
-			return lostError(&resumeError{Err: err, Reason: reason})
+			// The reason may belong to another HTTP request than the call's.
+			return lostError(fmt.Errorf("%w; it could not be resumed: %v", err, reason))
 		}
 		body, p.from = resp.Body, resp.Request.Context()
 	}
@@ -434,23 +435,6 @@ func linger(body io.Reader, cancel context.CancelFunc) {
 	defer t.Stop()
 	drainBody(body)
 }
-
-// A resumeError is wrapped by a [*jsonrpc.CallError] when the stream of a legacy response ended
-// early and could not be resumed.
-type resumeError struct {
-	// Err says how the stream ended.
-	Err error
-	// Reason says why it was not resumed. It is, or wraps, a [*StatusError] if the server refused.
-	// Unwrap does not return it, since it belongs to another HTTP request than the call's.
-	Reason error
-}
-
-func (e *resumeError) Error() string {
-	return fmt.Sprintf("%v; it could not be resumed: %v", e.Err, e.Reason)
-}
-
-// Unwrap returns Err.
-func (e *resumeError) Unwrap() error { return e.Err }
 
 var (
 	errNotResumable = errors.New("its events have no ids")

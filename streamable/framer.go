@@ -102,7 +102,7 @@ type inbound struct {
 
 func newFramer(ctx context.Context, t *Transport) *framer {
 	f := &framer{
-		transport: t, log: t.log,
+		transport: t, log: t.opts.Logger,
 		in:          make(chan inbound, maxInbound),
 		done:        make(chan struct{}),
 		work:        make(chan *post),

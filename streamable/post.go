@@ -604,19 +604,16 @@ func isEncoded(r *http.Request) bool {
 	return ok && (len(values) != 1 || !strings.EqualFold(values[0], "identity"))
 }
 
-// errBodyTooLarge is the error of readBody beyond Options.MaxBody.
-var errBodyTooLarge = errors.New("body too large")
-
 // minBodyBuffer is the size of the first buffer for a body of unknown length, in bytes.
 const minBodyBuffer = 512
 
-// readBody reads the body. For a body of known length it reads into one buffer of that size, and no
+// readBody reads the body. The error wraps a *[http.MaxBytesError] beyond Limits.MaxBody. For a body of known length it reads into one buffer of that size, and no
 // further than the declared length.
 func (pr *postRequest) readBody() (err error) {
 	h, r := pr.h, pr.r
 	limit := h.opts.Limits.MaxBody
 	if r.ContentLength > int64(limit) {
-		return errBodyTooLarge
+		return &http.MaxBytesError{Limit: int64(limit)}
 	}
 	// net/http removes the deadline itself at the end of an HTTP/1 body, because it reads on to
 	// detect that the client disconnects.
@@ -642,7 +639,7 @@ func (pr *postRequest) readBody() (err error) {
 		b = b[:len(b)+n]
 		switch {
 		case len(b) > limit:
-			return errBodyTooLarge
+			return &http.MaxBytesError{Limit: int64(limit)}
 		case err != nil && err != io.EOF:
 			return err
 		case err != nil:
@@ -660,13 +657,8 @@ func (h *Handler) writeBodyError(w http.ResponseWriter, r *http.Request, err err
 	if r.ProtoMajor == 1 {
 		w.Header()["Connection"] = closeConnection // the rest need not be read
 	}
-	limit := int64(h.opts.Limits.MaxBody)
-	outer, isOuter := errors.AsType[*http.MaxBytesError](err) // of a middleware
-	if isOuter {
-		limit = outer.Limit
-	}
-	if isOuter || errors.Is(err, errBodyTooLarge) {
-		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", limit))
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok { // or of a middleware
+		writeError(w, http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, fmt.Sprintf("body of more than %d bytes", large.Limit))
 		return
 	}
 	h.opts.Logger.Debug("body not read", "error", err)

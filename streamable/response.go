@@ -1,7 +1,6 @@
 package streamable
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -31,7 +30,7 @@ type response struct {
 	r      *http.Request
 	accept acceptedTypes
 	// hijackable means that the connection can be hijacked, to end the response before its handler
-	// returns.
+	// returns. The stream then watches whether the client seems to be gone.
 	hijackable bool
 	// chunked means that the body has chunks, of which the last needs a mark.
 	chunked bool
@@ -60,9 +59,6 @@ type response struct {
 	final bool
 	// tickRunning means that tick could not be stopped and may still run.
 	tickRunning bool
-	// clientGone ends when the client seems to be gone. It is nil if the stream doesn't watch the
-	// client.
-	clientGone context.Context
 	// stream writes the keep-alives. If it is nil, the response does.
 	stream *stream
 	buf    []byte

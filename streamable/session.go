@@ -645,9 +645,7 @@ func (pr *postRequest) serveLegacyRequest(s *session, entries []rpcbatch.Entry) 
 	// Over HTTP/1 the response can end while the handler goes on, see response.endNow. Over HTTP/2
 	// it ends when this function returns, so the handler needs another goroutine. Doing that for
 	// HTTP/1 too would double the cost of a quick request.
-	if rs.hijackable = pr.r.ProtoMajor == 1; rs.hijackable {
-		rs.clientGone = pr.r.Context()
-	}
+	rs.hijackable = pr.r.ProtoMajor == 1
 	pr.batch = entries
 	st, detached := pr.beginStream(s, rs, !rs.hijackable)
 	pr.markAbortable(postStateLegacy)

@@ -173,7 +173,7 @@ func (h *Handler) takeOver(w http.ResponseWriter, r *http.Request, callerID, id,
 	case saved != nil && saved.Ended:
 		return nil, false
 	case sealed != nil:
-		initialize = sealed.initialize()
+		initialize = jsonrpc.AppendRequest(nil, jsonrpc.ID("0"), mcp.MethodInitialize, sealed.params)
 	case saved != nil && saved.Principal == principalID:
 		initialize = saved.Initialize
 	}
@@ -632,9 +632,4 @@ func deflate(dst, text []byte) []byte {
 	w.Write(text) // a bytes.Buffer does not fail
 	w.Close()
 	return b.Bytes()
-}
-
-// initialize returns the initialize request that opens the session again.
-func (s *sealedSession) initialize() []byte {
-	return jsonrpc.AppendRequest(nil, jsonrpc.ID("0"), mcp.MethodInitialize, s.params)
 }

@@ -283,8 +283,8 @@ func (st *stream) startLocked() error {
 	st.streaming = true
 	st.session.register(st)
 	// A client that is gone may resume the stream to get events that it has not read.
-	if out := st.out; out != nil && out.clientGone != nil {
-		stop := context.AfterFunc(out.clientGone, func() { st.markSuspect(out) })
+	if out := st.out; out != nil && out.hijackable {
+		stop := context.AfterFunc(out.r.Context(), func() { st.markSuspect(out) })
 		st.stopWatch = func() { stop() }
 	}
 	return st.primeLocked()

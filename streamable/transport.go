@@ -77,7 +77,6 @@ type Transport struct {
 	url  *url.URL
 	// err says why the options are invalid.
 	err   error
-	log   *slog.Logger
 	tools toolHeaders
 
 	// template is copied for each request.
@@ -119,8 +118,8 @@ func NewTransport(rawURL string, opts *TransportOptions) *Transport {
 	}
 	defaults.IfNotPositive(&c.opts.MaxFrame, jsonrpc.DefaultMaxFrame)
 	defaults.IfNotPositive(&c.opts.MaxRequests, 256)
-	if c.log = c.opts.Logger; c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+	if c.opts.Logger == nil {
+		c.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.opts.Header = c.opts.Header.Clone()
 	c.url, c.err = parseURL(rawURL)
