@@ -561,6 +561,8 @@ type peer interface {
 	deliverNotification(ctx context.Context, frame []byte, m *jsonrpc.Message)
 	// deliverResponse reports false if it is certain that the peer has sent no request with the id.
 	deliverResponse(ctx context.Context, frame []byte, m *jsonrpc.Message) (issued bool)
+	// notifyMissed notifies the client of a session of everything that it may have missed.
+	notifyMissed()
 	close()
 }
 
@@ -575,18 +577,6 @@ type serverConn struct {
 	missed func()
 }
 
-// notifyMissed notifies the client of a session of everything that it may have missed.
-func notifyMissed(p peer) {
-	switch p := p.(type) {
-	case serverConn:
-		p.missed()
-	case *relayConn:
-		if n, ok := p.Peer.(relay.Notifier); ok {
-			n.Missed()
-		}
-	}
-}
-
 func (c serverConn) deliverRequest(ctx context.Context, _ []byte, d *rpc.Delivery, dst []byte) ([]byte, error) {
 	return c.Deliver(ctx, d, dst)
 }
@@ -597,7 +587,8 @@ func (c serverConn) deliverNotification(ctx context.Context, _ []byte, m *jsonrp
 func (c serverConn) deliverResponse(_ context.Context, _ []byte, m *jsonrpc.Message) (issued bool) {
 	return c.DeliverResponse(m) || c.Issued(m.ID)
 }
-func (c serverConn) close() { c.Close() }
+func (c serverConn) notifyMissed() { c.missed() }
+func (c serverConn) close()        { c.Close() }
 
 // relayConn is the peer of a relay. For requests without a session, rules checks them and tools has
 // their headers; otherwise rules is nil.
@@ -687,6 +678,12 @@ func (rc *relayConn) deliverResponse(ctx context.Context, frame []byte, m *jsonr
 	}
 	rc.Response(ctx, frame, m)
 	return true
+}
+
+func (rc *relayConn) notifyMissed() {
+	if n, ok := rc.Peer.(relay.Notifier); ok {
+		n.Missed()
+	}
 }
 
 func (rc *relayConn) close() { rc.Close() }

@@ -98,7 +98,7 @@ func (pr *postRequest) abort() {
 	case postStateModern:
 		pr.response.endWhen(pr.errorResponse(errAborted), errAborted, true)
 	case postStateLegacy:
-		pr.stream.finishWhen(pr.errorResponse(errAborted), errAborted, true)
+		pr.stream.finish(pr.errorResponse(errAborted), errAborted, true)
 	}
 }
 
@@ -607,8 +607,9 @@ func isEncoded(r *http.Request) bool {
 // minBodyBuffer is the size of the first buffer for a body of unknown length, in bytes.
 const minBodyBuffer = 512
 
-// readBody reads the body. The error wraps a *[http.MaxBytesError] beyond Limits.MaxBody. For a body of known length it reads into one buffer of that size, and no
-// further than the declared length.
+// readBody reads the body. The error is a *[http.MaxBytesError] beyond Limits.MaxBody. For a body of
+// known length, readBody reads into one buffer of that size, and no further than the declared
+// length.
 func (pr *postRequest) readBody() (err error) {
 	h, r := pr.h, pr.r
 	limit := h.opts.Limits.MaxBody

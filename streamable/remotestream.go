@@ -526,7 +526,7 @@ func (st *stream) endStoreCheckSoon(ctx context.Context, out *response) {
 				continue
 			}
 			h.opts.Logger.Warn("messages that other processes have stored may be missing in a stream", "error", err)
-			notifyMissed(st.session.peer)
+			st.session.peer.notifyMissed()
 			return
 		}
 	})
@@ -684,7 +684,7 @@ func (ss *sharedState) storeListenerLocked(ctx context.Context) bool {
 		}
 		// If that process has ended, nobody has stored the notifications since then.
 		if err != nil || reply.State == streamEnded {
-			notifyMissed(s.peer)
+			s.peer.notifyMissed()
 		}
 	}
 	return true

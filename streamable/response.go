@@ -532,10 +532,7 @@ func endBody(conn net.Conn, chunked bool, timeout time.Duration) error {
 	}
 	conn.SetWriteDeadline(time.Now().Add(timeout))
 	_, err := conn.Write([]byte("0\r\n\r\n"))
-	if closed := conn.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(err, conn.Close())
 }
 
 // A keepAliveTimer calls a response's tick at intervals until the response has ended. Hardly any

@@ -692,7 +692,7 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []rpc
 	returned := false
 	defer func() {
 		if !returned { // the handler ended the goroutine
-			st.finish(jsonrpc.AppendError(nil, pr.id(), errHandlerExited, false), nil)
+			st.finish(jsonrpc.AppendError(nil, pr.id(), errHandlerExited, false), nil, false)
 			if pr.r.ProtoMajor == 1 {
 				// net/http's final flush does not run
 				http.NewResponseController(pr.w).Flush()
@@ -719,7 +719,7 @@ func (pr *postRequest) handleLegacyRequest(s *session, st *stream, entries []rpc
 		release, err = pr.reserveUnread(s.ctx, err)
 		defer release()
 	}
-	return st.finish(pr.answer, err)
+	return st.finish(pr.answer, err, false)
 }
 
 // serveGet opens the standalone stream, or resumes another

@@ -373,11 +373,8 @@ func (st *stream) isBehindGapLocked(ctx context.Context, id string) bool {
 		return true
 	}
 	for e, err := range events {
-		if err != nil {
-			return true
-		}
-		if e.ID == id {
-			return false
+		if err != nil || e.ID == id {
+			return err != nil
 		}
 	}
 	return true
@@ -428,13 +425,9 @@ func recoverStore(err *error) {
 }
 
 // finish sends the response to the request, unless answer is empty. err selects the status, nil is
-// 200. Only the first call counts. finish returns the HTTP response that it has ended, or nil.
-func (st *stream) finish(answer []byte, err error) (ended *response) {
-	return st.finishWhen(answer, err, false)
-}
-
-// finishWhen is finish. early means that the handler has not returned.
-func (st *stream) finishWhen(answer []byte, err error, early bool) (ended *response) {
+// 200. early means that the handler has not returned. Only the first call counts. finish returns
+// the HTTP response that it has ended, or nil.
+func (st *stream) finish(answer []byte, err error, early bool) (ended *response) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.done {

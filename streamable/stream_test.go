@@ -42,7 +42,7 @@ func TestStreamFoundUntilStored(t *testing.T) {
 	if err := st.Send([]byte(`{"jsonrpc":"2.0","method":"a"}`)); err != nil {
 		t.Fatal(err)
 	}
-	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
+	st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil, false)
 	if found != 2 || s.findStream("1") != nil {
 		t.Errorf("found for %d events of 2, and %v after the end", found, s.findStream("1"))
 	}
@@ -63,7 +63,7 @@ func TestLoneResponseStored(t *testing.T) {
 		s.features.Store(era.Of(revision))
 		w := httptest.NewRecorder()
 		st := &stream{session: s, out: h.newResponse(w, r, acceptedTypes{stream: true})}
-		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil)
+		st.finish([]byte(`{"jsonrpc":"2.0","id":1,"result":{}}`), nil, false)
 		body := w.Body.String()
 		if kept != want || strings.Contains(body, "id: ") != (want > 0) || !strings.Contains(body, "data: {\"jsonrpc") {
 			t.Errorf("%v: %d events were stored, want %d; the client got %q", revision, kept, want, body)

@@ -34,13 +34,10 @@ const (
 // ErrArguments matches errors about arguments that cannot be passed to a batch file.
 var ErrArguments = errors.New("cannot be passed to a batch file")
 
-// An argumentError says what cannot be passed on, and why.
-type argumentError struct{ subject, reason string }
-
-func (e argumentError) Error() string {
-	return fmt.Sprintf("%s %v: %s", e.subject, ErrArguments, e.reason)
+// argumentError returns an error that says what cannot be passed on, and why.
+func argumentError(subject, reason string) error {
+	return fmt.Errorf("%s %w: %s", subject, ErrArguments, reason)
 }
-func (e argumentError) Is(target error) bool { return target == ErrArguments }
 
 // Is reports whether Windows runs a file with this name by cmd.exe. Windows ignores dots and spaces
 // at the end of a name.
@@ -66,7 +63,7 @@ func Is(path string) bool {
 //     differently, but no command is run.
 func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	if strings.ContainsAny(path, "\"\x00\r\n") {
-		return "", argumentError{"the name of the program", "it contains a quote, a NUL or a line break"}
+		return "", argumentError("the name of the program", "it contains a quote, a NUL or a line break")
 	}
 	var b strings.Builder
 	// /d disables commands from the registry, /e:on enables %cd:~,% (see writeText), /v:off leaves
@@ -76,7 +73,7 @@ func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	b.WriteByte('"')
 	for i, arg := range args {
 		if strings.ContainsAny(arg, "\x00\r\n") {
-			return "", argumentError{fmt.Sprintf("argument %d", i+1), "it contains a line break or a NUL"}
+			return "", argumentError(fmt.Sprintf("argument %d", i+1), "it contains a line break or a NUL")
 		}
 		b.WriteByte(' ')
 		if shim && strings.Contains(arg, `"`) {
@@ -89,7 +86,7 @@ func commandLine(shell, path string, shim bool, args []string) (string, error) {
 	}
 	b.WriteByte('"')
 	if n := len(utf16.Encode([]rune(b.String()))); n > maxCommandLine {
-		return "", argumentError{"too much", fmt.Sprintf("the command line has %d characters, but cmd.exe accepts only %d", n, maxCommandLine)}
+		return "", argumentError("too much", fmt.Sprintf("the command line has %d characters, but cmd.exe accepts only %d", n, maxCommandLine))
 	}
 	return b.String(), nil
 }
