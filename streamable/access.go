@@ -116,9 +116,6 @@ func (a *accessPolicy) allowsHost(h hostName) bool {
 	if h.isLocal() {
 		return true
 	}
-	if len(a.hosts) == 0 {
-		return false
-	}
 	ports := [...]uint16{0, h.port, h.port}
 	if h.port == 0 {
 		// The scheme implies one of them. TLS may end before this process.

@@ -19,9 +19,7 @@ import (
 // JSON-RPC requests in them and standing streams, in all and by caller. Each HTTP request has a
 // [slot], which is the only way to change a counter. It is safe for concurrent use.
 type admission struct {
-	maxInFlight, maxInFlightPerCaller int64
-	maxStreams                        int64
-	maxStreamsPerCaller               int
+	limits Limits
 
 	// active counts slots: HTTP requests and streams.
 	active atomic.Int64
@@ -52,8 +50,7 @@ type admission struct {
 }
 
 func (a *admission) init(o *Options) {
-	a.maxInFlight, a.maxInFlightPerCaller = int64(o.Limits.MaxInFlight), int64(o.Limits.MaxInFlightPerCaller)
-	a.maxStreams, a.maxStreamsPerCaller = int64(o.Limits.MaxStreams), o.Limits.MaxPerCaller
+	a.limits = o.Limits
 	// The rest may wait.
 	a.unread.max = o.Limits.MaxUnread / (callerShareDivisor + 1) * callerShareDivisor
 	a.unread.returnMemory = debug.FreeOSMemory
@@ -112,7 +109,7 @@ func (a *admission) admit(s *slot, callerID string, target aborter, mayRespond b
 	a.addToCaller(s, target)
 	// Streams do not count. Responses and cancellations have higher limits than requests, so that
 	// pending requests can end.
-	if e := decide(s.inFlight, 2*a.maxInFlightPerCaller, active-a.streams.Load(), 2*a.maxInFlight); e != nil {
+	if e := decide(s.inFlight, 2*int64(a.limits.MaxInFlightPerCaller), active-a.streams.Load(), 2*int64(a.limits.MaxInFlight)); e != nil {
 		s.release()
 		return a.count(e)
 	}
@@ -146,7 +143,7 @@ func (s *slot) admitBatch(n int) *rejection {
 // addRequests counts n JSON-RPC requests, given the number of the caller's requests in flight.
 func (s *slot) addRequests(inFlight int64, n int) *rejection {
 	a := s.admission
-	if e := decide(inFlight, a.maxInFlightPerCaller, a.requests.Add(int64(n)), a.maxInFlight); e != nil {
+	if e := decide(inFlight, int64(a.limits.MaxInFlightPerCaller), a.requests.Add(int64(n)), int64(a.limits.MaxInFlight)); e != nil {
 		a.requests.Add(int64(-n))
 		return a.count(e)
 	}
@@ -167,11 +164,11 @@ func (s *slot) addShare(n int) int64 {
 // stand makes an admitted slot a stream, or rejects it.
 func (s *slot) stand() *rejection {
 	a := s.admission
-	if a.streams.Add(1) > a.maxStreams {
+	if a.streams.Add(1) > int64(a.limits.MaxStreams) {
 		a.streams.Add(-1)
 		return overloadedStreams
 	}
-	if !a.streamsPerCaller.acquire(s.callerID, a.maxStreamsPerCaller) {
+	if !a.streamsPerCaller.acquire(s.callerID, a.limits.MaxPerCaller) {
 		a.streams.Add(-1)
 		return rateLimitedStreams
 	}

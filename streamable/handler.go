@@ -293,11 +293,7 @@ func newHandler(srv Server, b handlerBackend, modern peer, open openFunc, opts *
 	if h.access.anyOrigin = h.opts.AnyOrigin; h.opts.AnyOrigin && h.opts.Guard == nil {
 		return nil, errors.New("streamable: Options.AnyOrigin needs Options.Guard, or every page that a user opens could use the server; without one, list the Origins")
 	}
-	for _, r := range b.Revisions() {
-		if !r.Modern() {
-			h.legacy = append(h.legacy, r)
-		}
-	}
+	h.legacy = slices.DeleteFunc(slices.Clone(b.Revisions()), mcp.Revision.Modern)
 	h.versionHeaderOptional = slices.Contains(h.legacy, mcp.Revision20241105) || slices.Contains(h.legacy, mcp.Revision20250326)
 	h.needsAddress = b.WithIdentity(h.closed, "", "?") != h.closed
 	if h.events = h.opts.Events; h.events == nil {
@@ -324,7 +320,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.release()
 	switch {
-	case h.legacy == nil || h.isModern(r, from):
+	case len(h.legacy) == 0 || h.isModern(r, from):
 		writeMethodNotAllowed(w, "POST")
 	case r.Method == http.MethodGet:
 		h.serveGet(w, r, from, s)

@@ -215,7 +215,7 @@ func (f *forwarder) start(run func()) bool {
 func (h *Handler) forwardUnopened(r *http.Request, from requester, m *jsonrpc.Message) bool {
 	viewer, ok := h.opts.Sessions.(SessionViewer)
 	node, ids := nodeOf(m.ID), r.Header[headerSession]
-	if !ok || h.legacy == nil || h.forwarder == nil || h.sealer == nil || node == "" || node == h.instance || len(ids) != 1 || !h.supportsLegacy(from.versions) {
+	if !ok || len(h.legacy) == 0 || h.forwarder == nil || h.sealer == nil || node == "" || node == h.instance || len(ids) != 1 || !h.supportsLegacy(from.versions) {
 		return false
 	}
 	key, principalID := sessionKey(ids[0]), from.principal.ID()

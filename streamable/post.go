@@ -318,7 +318,7 @@ func (pr *postRequest) isModern(named bool) bool {
 	switch {
 	case h.modern == nil:
 		return false
-	case named || h.legacy == nil:
+	case named || len(h.legacy) == 0:
 		return true
 	case len(pr.versions) == 0:
 		return false
@@ -458,10 +458,7 @@ func networkOf(addr netip.Addr) string {
 	if addr = addr.Unmap().WithZone(""); addr.Is4() {
 		return addr.String()
 	}
-	network, err := addr.Prefix(networkBits)
-	if err != nil {
-		return addr.String()
-	}
+	network, _ := addr.Prefix(networkBits) // an error means more bits than an address has
 	return network.String()
 }
 
@@ -607,8 +604,8 @@ func isEncoded(r *http.Request) bool {
 // minBodyBuffer is the size of the first buffer for a body of unknown length, in bytes.
 const minBodyBuffer = 512
 
-// readBody reads the body. The error is a *[http.MaxBytesError] beyond Limits.MaxBody. For a body of
-// known length, readBody reads into one buffer of that size, and no further than the declared
+// readBody reads the body. Beyond Limits.MaxBody, the error is a *[http.MaxBytesError]. For a body
+// of known length, readBody reads into one buffer of that size, and no further than the declared
 // length.
 func (pr *postRequest) readBody() (err error) {
 	h, r := pr.h, pr.r

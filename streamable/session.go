@@ -588,7 +588,7 @@ func (pr *postRequest) serveInitialize() {
 // acquireSession returns the session that a request names, which the caller must release. On
 // failure it answers the request and returns nil.
 func (h *Handler) acquireSession(w http.ResponseWriter, r *http.Request, from requester, callerID string) *session {
-	if h.legacy == nil {
+	if len(h.legacy) == 0 {
 		writeError(w, http.StatusBadRequest, jsonrpc.CodeInvalidRequest, "this server has no sessions")
 		return nil
 	}

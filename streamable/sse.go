@@ -50,7 +50,7 @@ func (h *Handler) SSE(messages string) http.Handler {
 }
 
 func (s *sseHandler) serve(w http.ResponseWriter, r *http.Request) {
-	if s.h.legacy == nil {
+	if len(s.h.legacy) == 0 {
 		writeError(w, http.StatusNotFound, jsonrpc.CodeInvalidRequest, "no revision of this server uses this transport")
 		return
 	}

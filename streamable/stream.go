@@ -389,18 +389,15 @@ func (st *stream) store(message []byte) (id string, err error) {
 		}
 		ctx = context.WithoutCancel(ctx) // the client may resume the stream at another process
 	}
-	if h.memoryEvents == nil {
-		if h.clock.elapsed() < time.Duration(h.storeDownUntil.Load()) {
-			return "", errStoreDown
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, storeTimeout)
-		defer cancel()
-	}
-	defer recoverStore(&err)
 	if h.memoryEvents != nil {
 		return h.memoryEvents.append(st.session.callerID, st.session.key, st.name, message, st.out == nil || st.suspect)
 	}
+	if h.clock.elapsed() < time.Duration(h.storeDownUntil.Load()) {
+		return "", errStoreDown
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	defer recoverStore(&err)
 	if id, err = h.events.Append(ctx, st.session.key, st.name, message); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) && st.session.ctx.Err() == nil {
 			h.storeDownUntil.Store(int64(h.clock.elapsed() + storePause))
