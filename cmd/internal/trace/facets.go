@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -78,10 +79,7 @@ func (m *Model) Facets() Facets {
 		}
 	}
 	slices.SortFunc(out.Servers, func(a, b Facet) int {
-		if a.Index != b.Index {
-			return a.Index - b.Index
-		}
-		return strings.Compare(a.Value, b.Value)
+		return cmp.Or(cmp.Compare(a.Index, b.Index), strings.Compare(a.Value, b.Value))
 	})
 	out.Kinds, out.Statuses, out.Findings = facetsOf(kindOrder, counts.kinds), facetsOf(statusOrder, counts.statuses), facetsOf(severityOrder, counts.severities)
 	return out

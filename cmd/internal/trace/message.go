@@ -314,13 +314,13 @@ func allowsInputRounds(method string) bool {
 
 // parentOfRequest returns the row that contains a request, or nil, and sets the request's role.
 func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundTrip) *Row {
-	if r.Dir == capture.ToServer || r.Dir == "" {
-		if f.isTaskRequest {
-			if t := s.task(f.task); t != nil {
-				r.Role = Poll
-				return t
-			}
+	if f.isTaskRequest { // the server polls tasks of the client too
+		if t := s.task(f.task); t != nil {
+			r.Role = Poll
+			return t
 		}
+	}
+	if r.Dir == capture.ToServer || r.Dir == "" {
 		if f.isRetry {
 			if head := s.Capture.takeAwaiting(f.roundKey(s.Side, r.Method)); head != nil {
 				r.Role = Retry
@@ -330,13 +330,6 @@ func (m *Model) parentOfRequest(s *Session, r *Row, f *requestFields, rt *roundT
 		return nil
 	}
 	r.Role = ServerRequest
-	// The server polls a task of the client.
-	if f.isTaskRequest {
-		if t := s.task(f.task); t != nil {
-			r.Role = Poll
-			return t
-		}
-	}
 	if t := s.task(f.relatedTask); t != nil {
 		return t
 	}
@@ -441,19 +434,16 @@ func (m *Model) setTaskState(owner *Row, state string, at time.Duration, isError
 	switch state {
 	case "completed":
 		owner.Status = OK
-		if isError {
-			owner.Status = ToolFailed
-		}
 	case "failed":
 		owner.Status = Failed
-		if isError {
-			owner.Status = ToolFailed
-		}
 	case "cancelled":
-		owner.Status = Canceled
+		owner.Status, isError = Canceled, false
 	default:
 		m.timeline.markUpdated(owner)
 		return
+	}
+	if isError {
+		owner.Status = ToolFailed
 	}
 	t.isFinal = true
 	t.Wall = max(0, at-owner.T)

@@ -1,7 +1,9 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -197,17 +199,7 @@ func (m *Model) Captures() []*Capture { return slices.Clone(m.captures.order) }
 
 // Sessions returns the sessions of a capture, ordered by number.
 func (c *Capture) Sessions() []*Session {
-	list := make([]*Session, 0, len(c.sessions))
-	for _, s := range c.sessions {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *Session) int {
-		if a.Number < b.Number {
-			return -1
-		}
-		return 1
-	})
-	return list
+	return slices.SortedFunc(maps.Values(c.sessions), func(a, b *Session) int { return cmp.Compare(a.Number, b.Number) })
 }
 
 // FinishCapture declares that no more events of a capture come: its pending requests become
@@ -341,19 +333,9 @@ func (m *Model) processExit(s *Session, r *Row, exit *capture.Exit) {
 
 // abandonPending ends the pending requests of a session whose process has exited.
 func (m *Model) abandonPending(s *Session) {
-	var open []*Row
-	for _, r := range s.pending {
-		open = append(open, r)
-	}
-	slices.SortFunc(open, func(a, b *Row) int {
-		if a.Seq < b.Seq {
-			return -1
-		}
-		return 1
-	})
 	hits := m.timeline.hits
 	m.timeline.hits = 0
-	for _, r := range open {
+	for _, r := range slices.SortedFunc(maps.Values(s.pending), func(a, b *Row) int { return cmp.Compare(a.Seq, b.Seq) }) {
 		call := r.call
 		m.abandon(r)
 		if call == nil {

@@ -165,33 +165,10 @@ type Session struct {
 	// Side is the side of a bridge. It is empty in other captures.
 	Side capture.Side
 
-	// Era is EraLegacy, EraModern, or "" while it is unknown.
-	Era string
-	// Offered is the revision that the client requested first.
-	Offered string
-	// Negotiated is the revision in force: the one in the initialize result, or the one of an
-	// answered modern request.
-	Negotiated string
-	// Supported are the revisions that the server advertises, in its order.
-	Supported []string
-	Client    PeerInfo
-	Server    PeerInfo
+	SessionState
 
-	// Command has the first arguments of the server process.
-	Command []string
 	// StartN is the number of the event that started the process. Zero means none.
-	StartN   uint64
-	PID      int
-	Exited   bool
-	ExitCode int
-	Signal   string
-	// Cause is why the process ended, and Fix is what to do. Both are "" if that is unknown, or if
-	// nothing is wrong.
-	Cause, Fix string
-
-	// Rows counts the rows of the session, at all levels.
-	Rows        uint64
-	First, Last time.Time
+	StartN uint64
 
 	// lastT is the time of the last event, since the capture began.
 	lastT time.Duration
@@ -207,6 +184,37 @@ type Session struct {
 	// inFlight are the client's pending requests, without streams and pings.
 	inFlight map[*Row]struct{}
 	tokens   map[tokenKey]*Row
+}
+
+// A SessionState is what the events of a session have told about it.
+type SessionState struct {
+	// Era is EraLegacy, EraModern, or "" while it is unknown.
+	Era string `json:"era,omitempty"`
+	// Offered is the revision that the client requested first.
+	Offered string `json:"offered,omitempty"`
+	// Negotiated is the revision in force: the one in the initialize result, or the one of an
+	// answered modern request.
+	Negotiated string `json:"answered,omitempty"`
+	// Supported are the revisions that the server advertises, in its order.
+	Supported []string `json:"supported,omitempty"`
+	Client    PeerInfo `json:"client"`
+	Server    PeerInfo `json:"server"`
+
+	// Command has the first arguments of the server process.
+	Command  []string `json:"command,omitempty"`
+	PID      int      `json:"pid,omitempty"`
+	Exited   bool     `json:"exited,omitempty"`
+	ExitCode int      `json:"exitCode,omitempty"`
+	Signal   string   `json:"signal,omitempty"`
+	// Cause is why the process ended, and Fix is what to do. Both are "" if that is unknown, or if
+	// nothing is wrong.
+	Cause string `json:"cause,omitempty"`
+	Fix   string `json:"fix,omitempty"`
+
+	// Rows counts the rows of the session, at all levels.
+	Rows  uint64    `json:"rows"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
 }
 
 // PeerInfo holds what a client or server announces about itself.
@@ -495,51 +503,26 @@ type SessionInfo struct {
 	// Tool is the tool that recorded the capture.
 	Tool   string                `json:"tool,omitempty"`
 	Redact capture.RedactionMode `json:"redact,omitempty"`
-	Era    string                `json:"era,omitempty"`
-	// Offered is the revision that the client requested first.
-	Offered string `json:"offered,omitempty"`
-	// Negotiated is the revision in force.
-	Negotiated string `json:"answered,omitempty"`
-	// Supported are the revisions that the server advertises.
-	Supported []string `json:"supported,omitempty"`
-	Client    PeerInfo `json:"client"`
-	Server    PeerInfo `json:"server"`
-	// Command has the first arguments of the server process.
-	Command  []string `json:"command,omitempty"`
-	PID      int      `json:"pid,omitempty"`
-	Exited   bool     `json:"exited,omitempty"`
-	ExitCode int      `json:"exitCode,omitempty"`
-	Signal   string   `json:"signal,omitempty"`
-	// Cause and Fix are those of the session.
-	Cause string `json:"cause,omitempty"`
-	Fix   string `json:"fix,omitempty"`
+	SessionState
 	// Successor is the session of the process that replaced this session's exited one. Zero means
 	// none.
-	Successor uint64    `json:"next,omitempty"`
-	Rows      uint64    `json:"rows"`
-	First     time.Time `json:"first"`
-	Last      time.Time `json:"last"`
+	Successor uint64 `json:"next,omitempty"`
 }
 
 // Card returns a summary of the session. The result shares no mutable data with it.
 func (s *Session) Card() SessionInfo {
 	c := s.Capture
-	var next uint64
-	if s.Exited && c.newestProcess != nil && c.newestProcess != s {
-		next = c.newestProcess.Number
+	info := SessionInfo{
+		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: s.ServerName(), Transport: c.Transport, URL: c.URL, Tool: c.Tool, Redact: c.Redact, SessionState: s.SessionState,
 	}
-	url := c.URL
 	if s.Side == capture.Downstream {
-		url = "" // clients connect to the bridge, not to this URL
+		info.URL = "" // clients connect to the bridge, not to this URL
 	}
-	return SessionInfo{
-		Capture: c.ID, Session: s.Number, Side: string(s.Side), Name: s.ServerName(), Transport: c.Transport, URL: url, Tool: c.Tool, Redact: c.Redact,
-		Era: s.Era, Offered: s.Offered, Negotiated: s.Negotiated, Supported: slices.Clone(s.Supported), Client: s.Client.clone(), Server: s.Server.clone(),
-		Command: slices.Clone(s.Command), PID: s.PID, Exited: s.Exited, ExitCode: s.ExitCode, Signal: s.Signal, Cause: s.Cause, Fix: s.Fix, Successor: next, Rows: s.Rows, First: s.First, Last: s.Last,
+	if s.Exited && c.newestProcess != nil && c.newestProcess != s {
+		info.Successor = c.newestProcess.Number
 	}
-}
-
-func (p PeerInfo) clone() PeerInfo {
-	p.Capabilities = slices.Clone(p.Capabilities)
-	return p
+	for _, list := range []*[]string{&info.Supported, &info.Client.Capabilities, &info.Server.Capabilities, &info.Command} {
+		*list = slices.Clone(*list)
+	}
+	return info
 }

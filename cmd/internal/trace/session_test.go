@@ -22,10 +22,13 @@ func TestCard(t *testing.T) {
 4 - 0/0 exit 7`)
 	card := m.Captures()[0].Sessions()[0].Card()
 	want := trace.SessionInfo{
-		Capture: "c", Name: "srv", Transport: "stdio", Era: trace.EraModern, Offered: "2026-07-28", Negotiated: "2026-07-28", Supported: []string{"2026-07-28", "2025-11-25"},
-		Client:  trace.PeerInfo{Name: "host", Version: "1", Capabilities: []string{"elicitation"}},
-		Server:  trace.PeerInfo{Name: "m", Version: "3", Capabilities: []string{"tools", "tools.listChanged"}},
-		Command: []string{"node", "s.js"}, PID: 7, Exited: true, ExitCode: 7, Rows: 3, First: start, Last: start.Add(4 * time.Millisecond),
+		Capture: "c", Name: "srv", Transport: "stdio",
+		SessionState: trace.SessionState{
+			Era: trace.EraModern, Offered: "2026-07-28", Negotiated: "2026-07-28", Supported: []string{"2026-07-28", "2025-11-25"},
+			Client:  trace.PeerInfo{Name: "host", Version: "1", Capabilities: []string{"elicitation"}},
+			Server:  trace.PeerInfo{Name: "m", Version: "3", Capabilities: []string{"tools", "tools.listChanged"}},
+			Command: []string{"node", "s.js"}, PID: 7, Exited: true, ExitCode: 7, Rows: 3, First: start, Last: start.Add(4 * time.Millisecond),
+		},
 	}
 	if diff := cmp.Diff(want, card); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
