@@ -263,7 +263,7 @@ func (p pattern) String() string {
 	case p.glob:
 		return p.str // came without quotes, so it needs none
 	}
-	return quoteValue(p.str)
+	return QuoteValue(p.str)
 }
 
 // matchGlob reports whether s matches a pattern in which * stands for any text.
@@ -284,8 +284,8 @@ func matchGlob(pattern, s string) bool {
 	return strings.HasSuffix(s, last)
 }
 
-// quoteValue quotes a value if it would otherwise be parsed differently.
-func quoteValue(s string) string {
+// QuoteValue quotes a value of a field if it would otherwise be parsed differently.
+func QuoteValue(s string) string {
 	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, isSpace) {
 		return quote(s)
 	}
@@ -297,7 +297,7 @@ func quoteWord(s string) string {
 	if strings.HasPrefix(s, "-") || strings.ContainsAny(s, ":<>=*") || s == "or" {
 		return quote(s)
 	}
-	return quoteValue(s)
+	return QuoteValue(s)
 }
 
 func quote(s string) string {

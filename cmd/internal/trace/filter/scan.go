@@ -155,7 +155,7 @@ func (p *parser) hasTerm(start int) (node, error) {
 	if path == "" {
 		return nil, p.errorAt(at, "a path is missing after has:, such as has:_meta.traceparent")
 	}
-	return p.addPayloadTerm(start, hasScan{path}, "has:"+quoteValue(path))
+	return p.addPayloadTerm(start, hasScan{path}, "has:"+QuoteValue(path))
 }
 
 func (s hasScan) match(_ context.Context, p *payload) bool {

@@ -45,6 +45,14 @@ type chooserKey struct {
 	run       func(id string) tea.Cmd
 }
 
+// tick returns the sign of a choice that is in effect, or room for it.
+func (t *theme) tick(is bool) span {
+	if is {
+		return span{t.response, "✓ "}
+	}
+	return span{"", "  "}
+}
+
 func newChooser(s *shared, title string, choices func() []choice) *chooser {
 	c := &chooser{shared: s, title: title, choices: choices}
 	c.narrow()

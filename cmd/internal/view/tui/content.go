@@ -39,14 +39,6 @@ type builtView struct {
 	took time.Duration
 }
 
-// A builtMsg has the list of a builtView.
-type builtMsg struct {
-	view   *builtView
-	frames []frame
-	rows   []sortedRow
-	took   time.Duration
-}
-
 func (v *builtView) isFrames() bool { return v != nil && v.order == nil }
 
 func (v *builtView) isSorted() bool { return v != nil && v.order != nil }
@@ -103,13 +95,6 @@ type pauseState struct {
 	at time.Time
 }
 
-// A selectedMsg has the selection for a query.
-type selectedMsg struct {
-	gen int
-	sel selection
-	src source
-}
-
 func (c *content) setFilter(text string) tea.Cmd { return c.setQuery(text, c.query.findingsOnly) }
 
 func (c *content) setQuery(text string, findingsOnly bool) tea.Cmd {
@@ -133,18 +118,17 @@ func (c *content) selectRows() tea.Cmd {
 	gen, src := c.query.gen, c.src
 	return c.background.cmd(time.Minute, func(context.Context) tea.Msg {
 		sel, rows := src.selectRows(f)
-		return selectedMsg{gen, sel, rows}
+		return doneMsg(func() tea.Cmd {
+			if gen != c.query.gen { // a newer one is requested
+				sel.Close()
+				return nil
+			}
+			c.close()
+			c.sel, c.src, c.query.busy = sel, rows, false
+			c.readSources()
+			return c.build(true)
+		})
 	})
-}
-
-// gotSelection uses a selection, unless a newer one is requested.
-func (c *content) gotSelection(msg selectedMsg) {
-	if msg.gen != c.query.gen {
-		msg.sel.Close()
-		return
-	}
-	c.close()
-	c.sel, c.src, c.query.busy = msg.sel, msg.src, false
 }
 
 // close releases the selection.
@@ -219,28 +203,23 @@ func (c *content) build(force bool) tea.Cmd {
 	sel, src, now, pause := c.sel, c.src, c.now(), min(10*v.took, 2*time.Second)
 	return c.background.cmd(time.Minute, func(ctx context.Context) tea.Msg {
 		wait.Sleep(ctx, pause) // build a long list less often
-		msg, begun := builtMsg{view: v}, time.Now()
+		begun := time.Now()
+		var frames []frame
+		var rows []sortedRow
 		if v.order == nil {
-			msg.frames = framesOf(ctx, src, sel)
+			frames = framesOf(ctx, src, sel)
 		} else {
-			msg.rows = v.order.rows(ctx, src, sel, now)
+			rows = v.order.rows(ctx, src, sel, now)
 		}
-		msg.took = time.Since(begun)
-		return msg
+		took := time.Since(begun)
+		return doneMsg(func() tea.Cmd {
+			v.busy, v.took, v.frames, v.rows = false, took, frames, rows
+			if c.built != v || !v.stale {
+				return nil
+			}
+			return c.build(false)
+		})
 	})
-}
-
-// gotBuilt replaces the list, unless something else is shown now.
-func (c *content) gotBuilt(msg builtMsg) tea.Cmd {
-	v := c.built
-	if v != msg.view {
-		return nil
-	}
-	v.busy, v.took, v.frames, v.rows = false, msg.took, msg.frames, msg.rows
-	if v.stale {
-		return c.build(false)
-	}
-	return nil
 }
 
 // rowsPerLock limits the rows read while the model is locked.

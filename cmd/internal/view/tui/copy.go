@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -24,13 +25,6 @@ func (s *shared) copyText(what, text string) tea.Cmd {
 	}
 	s.showFlash(false, "copied %s, %s, if the terminal allows it", what, trace.FormatSize(int64(len(text))))
 	return tea.SetClipboard(text)
-}
-
-// A copyDetailMsg has the detail of a row that is not open, and the function that uses it.
-type copyDetailMsg struct {
-	detail *detail.Detail
-	err    error
-	use    func(d *detail.Detail) tea.Cmd
 }
 
 // A copier copies the cursor's row to the clipboard.
@@ -66,31 +60,35 @@ func (c *copier) withDetail(use func(d *detail.Detail) tea.Cmd) tea.Cmd {
 	src := c.src
 	return c.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
 		d, err := detail.Build(ctx, src, snapshot, nil)
-		return copyDetailMsg{d, err, use}
+		return doneMsg(func() tea.Cmd {
+			c.reading = false
+			if err != nil {
+				c.showFlash(true, "reading this row timed out")
+				return nil
+			}
+			return use(d)
+		})
 	})
 }
 
-func (c *copier) gotDetail(msg copyDetailMsg) tea.Cmd {
-	c.reading = false
-	if msg.err != nil {
-		c.showFlash(true, "reading this row timed out")
-		return nil
+// tabPayload returns the newest response in the Response tab, and the request otherwise.
+func (c *copier) tabPayload(d *detail.Detail) *detail.Payload {
+	if c.pane.title() == "Response" {
+		return cmp.Or(d.Last, d.Response)
 	}
-	return msg.use(msg.detail)
+	return d.Request
 }
 
 // payload copies the response in the Response tab. In the Request, Summary and Timing tabs, and
 // without an open tab, it copies the message. In other tabs it copies the text.
 func (c *copier) payload(d *detail.Detail) tea.Cmd {
-	p, what := d.Request, "the message"
+	p, what := c.tabPayload(d), "the message"
 	if d.Kind == trace.Request {
 		what = "the request"
 	}
 	switch c.pane.title() {
 	case "Response":
-		if p, what = d.Response, "the response"; d.Last != nil {
-			p = d.Last
-		}
+		what = "the response"
 	case "Request", "Summary", "Timing", "":
 	default:
 		return c.text()
@@ -158,10 +156,7 @@ func (c *copier) copyAs(d *detail.Detail, curl bool) tea.Cmd {
 }
 
 func commandLines(t *theme, c *detail.Command) []line {
-	var out []line
-	for l := range strings.Lines(c.Text) {
-		out = append(out, line{{t.text, printable.Line(strings.TrimSuffix(l, "\n"))}})
-	}
+	out := textLines(t.text, c.Text)
 	if len(c.Variables) > 0 {
 		out = append(out, nil, line{{t.finding, "▲ The capture does not have these secrets; set them first: " + safe(strings.Join(c.Variables, " "))}})
 	}

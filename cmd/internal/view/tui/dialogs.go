@@ -44,7 +44,7 @@ func (d *dialogs) editorKey(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	case "ctrl+s", "ctrl+enter":
 		d.editor = nil
-		return e.finish
+		return e.done([]byte(e.area.Value()))
 	}
 	return e.key(k)
 }
@@ -52,11 +52,11 @@ func (d *dialogs) editorKey(k tea.KeyPressMsg) tea.Cmd {
 func (d *dialogs) updatePrompt(msg tea.Msg) tea.Cmd {
 	p := d.prompt
 	cmd := p.Update(msg)
-	if p.answer == answerNone {
+	if p.ended == nil {
 		return cmd
 	}
 	d.prompt = nil
-	return p.end()
+	return p.ended(p.text())
 }
 
 func (d *dialogs) chooserKey(k tea.KeyPressMsg) tea.Cmd {
@@ -80,7 +80,7 @@ func (d *dialogs) overlayKey(k tea.KeyPressMsg) tea.Cmd {
 	case "/":
 		d.prompt = newSearchPrompt(d.shared, d.overlay.find)
 	default:
-		return d.overlay.Update(k)
+		return d.overlay.key(k.String())
 	}
 	return nil
 }
@@ -89,14 +89,22 @@ func (d *dialogs) overlayKey(k tea.KeyPressMsg) tea.Cmd {
 func (d *dialogs) confirm(question string, yes func() tea.Cmd) {
 	d.prompt = &prompt{shared: d.shared, label: question + " y/n", isQuestion: true}
 	d.prompt.accepted = func(string) tea.Cmd { return yes() }
-	d.prompt.canceled = func() tea.Cmd {
+	d.prompt.canceled = func(string) tea.Cmd {
 		d.showFlash(false, "nothing was done")
 		return nil
 	}
 }
 
+// open shows a text in place of the last message.
 func (d *dialogs) open(title string, render func(r *renderer) []line) {
-	d.overlay = newOverlay(d.shared, title, render)
+	d.overlay, d.flash = newOverlay(d.shared, title, render), flash{}
+}
+
+// openTable is like open for a table, whose lines are cut to keep its columns.
+func (d *dialogs) openTable(title string, render func(r *renderer) []line) {
+	d.open(title, render)
+	d.overlay.pager.cutsLines = true
+	d.overlay.pager.wrap()
 }
 
 // showLongError moves an error that does not fit into the last line to an overlay.
@@ -105,6 +113,5 @@ func (d *dialogs) showLongError() {
 	if !d.flash.bad || width(text) <= d.width-3 || d.overlay != nil || d.input() {
 		return
 	}
-	d.flash = flash{}
 	d.open("Failed", func(r *renderer) []line { return []line{{{r.theme.failure, "✖ "}, {r.theme.text, text}}} })
 }

@@ -46,13 +46,14 @@ func (m *model) diffMarked() tea.Cmd {
 		m.table.marks = nil
 		return nil
 	}
-	a, b, s, src := sides[0], sides[1], m.shared, m.src
+	a, b, src := sides[0], sides[1], m.src
 	return m.background.cmd(detailTimeout, func(ctx context.Context) tea.Msg {
 		req := compareEvents(ctx, src, "request", a.capture, a.n, b.capture, b.n)
 		res := compareEvents(ctx, src, "response", a.capture, a.response, b.capture, b.response)
-		return doneMsg{show: func() *overlay {
-			return newOverlay(s, fmt.Sprintf("#%d and #%d", a.n, b.n), func(r *renderer) []line { return diffLines(r.theme, a, b, req, res) })
-		}}
+		return doneMsg(func() tea.Cmd {
+			m.dialogs.open(fmt.Sprintf("#%d and #%d", a.n, b.n), func(r *renderer) []line { return diffLines(r.theme, a, b, req, res) })
+			return nil
+		})
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
 )
 
@@ -75,11 +76,6 @@ func (e *editor) key(k tea.KeyPressMsg) tea.Cmd {
 	return cmd
 }
 
-// finish is a command that sends the edited message to the resender.
-func (e *editor) finish() tea.Msg {
-	return editedMsg{done: e.done, text: []byte(e.area.Value())}
-}
-
 func (e *editor) cursor() *tea.Cursor {
 	c := e.area.Cursor()
 	if c != nil {
@@ -101,13 +97,6 @@ func (e *editor) View() string {
 	return title.drawOver(e.theme.title, e.width) + "\n" + e.area.View() + "\n" + e.theme.hints("Ctrl+S", "send", "Esc", "leave it").draw(e.width)
 }
 
-// editedMsg is sent when an editor has ended.
-type editedMsg struct {
-	done func(text []byte) tea.Cmd
-	text []byte
-	err  error
-}
-
 // maxPretty is the nesting up to which JSON is indented. Deeper JSON would be mostly indentation.
 const maxPretty = 64
 
@@ -115,30 +104,9 @@ const maxPretty = 64
 // escaped.
 func editable(message []byte) string {
 	text := printable.JSON(message)
-	if nesting(text) <= maxPretty && json.Valid(text) {
-		var b bytes.Buffer
-		if json.Indent(&b, text, "", "  ") == nil {
-			return b.String()
-		}
+	var b bytes.Buffer
+	if jsonwire.Valid(text, maxPretty) == nil && json.Indent(&b, text, "", "  ") == nil {
+		return b.String()
 	}
 	return printable.Text(string(text))
-}
-
-func nesting(text []byte) (most int) {
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			most = max(most, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return most
 }

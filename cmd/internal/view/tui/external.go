@@ -3,6 +3,7 @@ package tui
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,16 +42,10 @@ func onFile(command []string, name, text string, after func(text []byte, err err
 	})
 }
 
-// shown returns the payload that the open tab shows: the response in the Response tab, and the
-// request otherwise. It is nil, after a message, if there is none or it is not loaded completely.
+// shown returns the payload of the open tab. It is nil, after a message, if there is none or it is
+// not loaded completely.
 func (c *copier) shown(d *detail.Detail) *detail.Payload {
-	p := d.Request
-	if c.pane.title() == "Response" {
-		if p = d.Response; d.Last != nil {
-			p = d.Last
-		}
-	}
-	p = cmp.Or(p, d.Response)
+	p := cmp.Or(c.tabPayload(d), d.Response)
 	switch {
 	case p == nil:
 		c.showFlash(true, "this row has no message")
@@ -80,13 +75,7 @@ func (c *copier) page(d *detail.Detail) tea.Cmd {
 	if words := strings.Fields(c.opts.getenv("PAGER")); len(words) > 0 {
 		return onFile(words, messageName(p), text, c.ended("the pager"))
 	}
-	c.dialogs.open("Message", func(*renderer) []line {
-		var out []line
-		for l := range strings.Lines(text) {
-			out = append(out, line{{"", printable.Line(strings.TrimSuffix(l, "\n"))}})
-		}
-		return out
-	})
+	c.dialogs.open("Message", func(*renderer) []line { return textLines("", text) })
 	return nil
 }
 
@@ -108,9 +97,9 @@ func (c *copier) edit(d *detail.Detail) tea.Cmd {
 func (c *copier) ended(what string) func([]byte, error) tea.Msg {
 	return func(_ []byte, err error) tea.Msg {
 		if err != nil {
-			return doneMsg{text: what + ": " + err.Error(), bad: true}
+			err = fmt.Errorf("%s: %w", what, err)
 		}
-		return doneMsg{}
+		return c.result(err, "")
 	}
 }
 

@@ -127,7 +127,7 @@ func (m *model) decide(h heldRef, d live.Decision) tea.Cmd {
 	src, id := m.src, h.source.ID
 	return m.background.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
 		if err := src.Decide(ctx, id, &d); err != nil {
-			return doneMsg{text: err.Error(), bad: true}
+			return m.result(err, "")
 		}
 		return changedMsg{sources: true}
 	})

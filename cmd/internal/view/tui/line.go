@@ -31,6 +31,14 @@ func safe(s string) string {
 // safeLong is like safe for text with a limited length.
 func safeLong(s string) string { return printable.Line(s) }
 
+// textLines returns the lines of a text, made safe.
+func textLines(st style, text string) (out []line) {
+	for l := range strings.Lines(text) {
+		out = append(out, line{{st, safeLong(strings.TrimSuffix(l, "\n"))}})
+	}
+	return out
+}
+
 // ascii reports whether each byte of a safe text takes one column.
 func ascii(s string) bool {
 	for i := range len(s) {

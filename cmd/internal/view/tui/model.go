@@ -77,6 +77,22 @@ func (s *shared) showFlash(bad bool, format string, args ...any) {
 	s.flash = flash{safe(fmt.Sprintf(format, args...)), bad, s.now().Add(stays)}
 }
 
+// result returns the message of a background command that shows an error or, without one, a text.
+func (s *shared) result(err error, text string) tea.Msg {
+	return doneMsg(func() tea.Cmd {
+		if err != nil {
+			text = err.Error()
+		}
+		if text != "" {
+			s.showFlash(err != nil, "%s", text)
+		}
+		return nil
+	})
+}
+
+// readSources copies the state of the sources.
+func (s *shared) readSources() { s.sources, s.older = s.src.Sources(), len(s.src.Older()) }
+
 // A model is the screen: it routes messages to its components, and arranges and opens them. Its
 // methods run in the event loop.
 type model struct {
@@ -135,17 +151,8 @@ type (
 	tickMsg time.Time
 	// redrawMsg draws the whole screen again.
 	redrawMsg struct{}
-	// A doneMsg is the result of a background command. The event loop calls show.
-	doneMsg struct {
-		text string
-		bad  bool
-		show func() *overlay
-	}
-	// A filterDebounceMsg is sent when the user has stopped typing a filter.
-	filterDebounceMsg struct {
-		prompt *prompt
-		text   string
-	}
+	// A doneMsg is the result of a background command. The event loop calls it.
+	doneMsg func() tea.Cmd
 )
 
 // redrawDelay is the time after a change of size until the whole screen is drawn again: after the
@@ -197,48 +204,21 @@ func (m *model) handleEvent(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case changedMsg:
 		if msg.sources || m.sources == nil {
-			m.sources, m.older = m.src.Sources(), len(m.src.Older())
+			m.readSources()
 		}
-		return m.updateTable(msg)
-	case selectedMsg:
-		m.sources, m.older = m.src.Sources(), len(m.src.Older())
-		return m.updateTable(msg)
-	case builtMsg:
-		return m.updateTable(msg)
-	case detailMsg:
-		m.pane.Update(msg)
+		return m.table.Update(msg)
+	case doneMsg:
+		return msg()
 	case openMsg:
 		m.openPane()
 	case tickMsg:
 		m.tickPending = false
 	case redrawMsg:
 		return tea.ClearScreen
-	case filterDebounceMsg:
-		if p := m.dialogs.prompt; p == msg.prompt && p.text() == msg.text && p.invalid() == nil {
-			return m.table.setFilter(msg.text)
-		}
-	case copyDetailMsg:
-		return m.copier.gotDetail(msg)
-	case originMsg:
-		return m.resender.gotOrigin(msg)
-	case editedMsg:
-		return m.resender.gotEdited(msg)
-	case doneMsg:
-		if msg.text != "" {
-			m.showFlash(msg.bad, "%s", msg.text)
-		}
-		if msg.show != nil {
-			m.dialogs.overlay, m.flash = msg.show(), flash{}
-		}
 	default:
 		return m.dialogs.Update(msg)
 	}
 	return nil
-}
-
-func (m *model) updateTable(msg tea.Msg) tea.Cmd {
-	cmd, _ := m.table.Update(msg)
-	return cmd
 }
 
 func (m *model) setColors(profile string) {
@@ -277,14 +257,18 @@ func (m *model) handleKey(k tea.KeyPressMsg) tea.Cmd {
 		return tea.Suspend
 	case m.dialogs.chooser != nil, m.dialogs.overlay != nil:
 		return m.dialogs.Update(k)
-	case m.pane.open && m.paneFocused || m.tableHidden():
+	}
+	return m.command(k.String())
+}
+
+// command handles a key without dialogs.
+func (m *model) command(k string) tea.Cmd {
+	if m.pane.open && m.paneFocused || m.tableHidden() {
 		if m.paneKey(k) {
 			return nil
 		}
-	default:
-		if cmd, used := m.table.Update(k); used {
-			return cmd
-		}
+	} else if cmd, used := m.table.press(k); used {
+		return cmd
 	}
 	return m.globalKey(k)
 }
@@ -306,8 +290,8 @@ func (m *model) tableHidden() bool { return m.pane.open && m.areas.table.h == 0 
 
 // paneKey handles a key while the pane has the focus. It returns false for keys that it does not
 // use.
-func (m *model) paneKey(k tea.KeyPressMsg) bool {
-	switch k.String() {
+func (m *model) paneKey(k string) bool {
+	switch k {
 	case "esc", "q":
 		m.closePane()
 	case "tab", "shift+tab":
@@ -321,14 +305,14 @@ func (m *model) paneKey(k tea.KeyPressMsg) bool {
 	case "z", "enter":
 		m.zoom = !m.zoom
 	default:
-		return m.pane.Update(k)
+		return m.pane.key(k)
 	}
 	return true
 }
 
 // globalKey handles the keys that work everywhere.
-func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
-	switch k := k.String(); k {
+func (m *model) globalKey(k string) tea.Cmd {
+	switch k {
 	case "1", "2", "3", "4", "5", "6", "7", "8", "9":
 		m.openTab(int(k[0] - '0'))
 	case "q":
@@ -348,7 +332,7 @@ func (m *model) globalKey(k tea.KeyPressMsg) tea.Cmd {
 	case "c":
 		m.openSession()
 	case "s":
-		m.dialogs.overlay = statsOverlay(m.shared)
+		m.openStats()
 	case ":", "ctrl+p":
 		m.palette()
 	case "F":
@@ -486,10 +470,17 @@ func (m *model) openFilter() {
 	previous := m.table.query.text
 	p := newFilterPrompt(m.shared, previous)
 	p.changed = func(text string) tea.Cmd {
-		return tea.Tick(filterDebounce, func(time.Time) tea.Msg { return filterDebounceMsg{p, text} })
+		return tea.Tick(filterDebounce, func(time.Time) tea.Msg {
+			return doneMsg(func() tea.Cmd {
+				if m.dialogs.prompt != p || p.text() != text || p.invalid() != nil {
+					return nil
+				}
+				return m.table.setFilter(text)
+			})
+		})
 	}
 	p.accepted = m.table.setFilter
-	p.canceled = func() tea.Cmd { return m.table.setFilter(previous) }
+	p.canceled = func(string) tea.Cmd { return m.table.setFilter(previous) }
 	m.dialogs.prompt = p
 }
 
@@ -498,7 +489,7 @@ func (m *model) wheel(msg tea.MouseWheelMsg) {
 	switch d := m.dialogs; {
 	case d.editor != nil, d.chooser != nil:
 	case d.overlay != nil:
-		d.overlay.Update(msg)
+		d.overlay.pager.scroll(wheelStep(msg))
 	case m.pane.open && m.areas.pane.has(msg.X, msg.Y):
 		m.pane.Update(msg)
 	default:
@@ -515,7 +506,7 @@ func (m *model) click(msg tea.MouseClickMsg) tea.Cmd {
 	switch a := m.areas; {
 	case m.table.rowsArea().has(msg.X, msg.Y):
 		m.paneFocused = false
-		return m.updateTable(msg)
+		return m.table.Update(msg)
 	case a.filter.has(msg.X, msg.Y) && d.prompt == nil:
 		m.openFilter()
 	case m.pane.open && a.pane.has(msg.X, msg.Y):

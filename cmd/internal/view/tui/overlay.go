@@ -34,17 +34,15 @@ func (o *overlay) fit() {
 	o.pager.fit(renderer{theme: o.theme, zone: o.zone}, o.width, max(1, o.height-2))
 }
 
-// Update handles the keys of the text, and those that copy it.
-func (o *overlay) Update(msg tea.Msg) tea.Cmd {
-	if k, ok := msg.(tea.KeyPressMsg); ok {
-		switch {
-		case k.String() == "y" && o.copy != "":
-			return o.copyText("it", o.copy)
-		case k.String() == "Y" && o.alternate != nil:
-			return o.alternate()
-		}
+// key handles the keys of the text, and those that copy it.
+func (o *overlay) key(k string) tea.Cmd {
+	switch {
+	case k == "y" && o.copy != "":
+		return o.copyText("it", o.copy)
+	case k == "Y" && o.alternate != nil:
+		return o.alternate()
 	}
-	o.pager.Update(msg)
+	o.pager.key(k)
 	return nil
 }
 
@@ -151,10 +149,10 @@ func (r *renderer) session(c *trace.SessionInfo) []line {
 	return out
 }
 
-func statsOverlay(s *shared) *overlay {
+func (m *model) openStats() {
 	var tools, methods []statLine
-	s.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
-	o := newOverlay(s, "Tools and methods", func(r *renderer) []line {
+	m.src.Read(func(w *trace.Model) { tools, methods = statLines(w.Tools()), statLines(w.Methods()) })
+	m.dialogs.openTable("Tools and methods", func(r *renderer) []line {
 		both := append(tools[:len(tools):len(tools)], methods...)
 		table := func(what string, list []statLine) []line {
 			return r.stats(list, both, what, "wrong", "p50", "p95", "max", "req", "res", "defined")
@@ -168,9 +166,6 @@ func statsOverlay(s *shared) *overlay {
 		}
 		return append(append(out, nil), table("method", methods)...)
 	})
-	o.pager.cutsLines = true // keep the columns of the table
-	o.pager.wrap()
-	return o
 }
 
 // A statLine is a formatted Stat.

@@ -75,17 +75,6 @@ func (p *pager) wrap() {
 	p.find(p.search)
 }
 
-// Update scrolls the text. It reports whether it uses the message.
-func (p *pager) Update(msg tea.Msg) bool {
-	switch msg := msg.(type) {
-	case tea.KeyPressMsg:
-		return p.key(msg.String())
-	case tea.MouseWheelMsg:
-		p.scroll(wheelStep(msg))
-	}
-	return true
-}
-
 // wheelLines is the number of lines of a wheel step.
 const wheelLines = 3
 
@@ -119,6 +108,7 @@ func scrollStep(k string, height int) int {
 	return 0
 }
 
+// key handles a key, and reports whether it uses it.
 func (p *pager) key(k string) bool {
 	if n := scrollStep(k, p.height); n != 0 {
 		p.scroll(n)

@@ -44,12 +44,6 @@ type pane struct {
 	search string
 }
 
-type detailMsg struct {
-	gen    int
-	detail *detail.Detail
-	err    error
-}
-
 // detailTimeout limits the time to read a detail.
 const detailTimeout = 20 * time.Second
 
@@ -113,7 +107,10 @@ func (p *pane) read(snapshot *detail.Snapshot) tea.Cmd {
 		defer cancel()
 		defer context.AfterFunc(wanted, cancel)()
 		d, err := detail.Build(ctx, src, snapshot, opts)
-		return detailMsg{gen, d, err}
+		return doneMsg(func() tea.Cmd {
+			p.gotDetail(gen, d, err)
+			return nil
+		})
 	})
 }
 
@@ -131,28 +128,23 @@ func fingerprintOf(r *trace.Row, hex bool) string {
 	return fmt.Sprint(r.Seq, r.Status, r.Done, len(r.Events), n, r.EvictedChildren, r.CountFindings(), ended, events, r.ResponseN, hex)
 }
 
-// Update handles a detail, the mouse, and the keys of the tabs and of the open text. It reports
-// whether it uses the message.
-func (p *pane) Update(msg tea.Msg) bool {
+// Update handles the mouse.
+func (p *pane) Update(msg tea.Msg) {
 	switch msg := msg.(type) {
-	case detailMsg:
-		p.gotDetail(msg)
-	case tea.KeyPressMsg:
-		return p.key(msg)
 	case tea.MouseClickMsg:
 		if _, body := p.split(); msg.Y == body.y-1 {
 			p.bar.click(msg.X-p.area.x, p.area.w)
 		}
 	case tea.MouseWheelMsg:
 		if page := p.page(); page != nil {
-			page.Update(msg)
+			page.scroll(wheelStep(msg))
 		}
 	}
-	return true
 }
 
-func (p *pane) key(msg tea.KeyPressMsg) bool {
-	switch msg.String() {
+// key handles a key of the tabs or of the open text, and reports whether it uses it.
+func (p *pane) key(k string) bool {
+	switch k {
 	case "left", "h":
 		p.bar.move(-1)
 	case "right", "l":
@@ -163,16 +155,16 @@ func (p *pane) key(msg tea.KeyPressMsg) bool {
 		p.bar.chosen = "Raw"
 	default:
 		page := p.page()
-		return page != nil && page.Update(msg)
+		return page != nil && page.key(k)
 	}
 	return true
 }
 
 // gotDetail shows a detail, unless it is outdated.
-func (p *pane) gotDetail(msg detailMsg) {
+func (p *pane) gotDetail(gen int, d *detail.Detail, err error) {
 	p.cancelRead()
 	p.reading = false
-	if !p.open || msg.gen != p.gen {
+	if !p.open || gen != p.gen {
 		return
 	}
 	p.loading = false
@@ -180,12 +172,12 @@ func (p *pane) gotDetail(msg detailMsg) {
 		p.fingerprint, p.stale = "", false
 	}
 	old := p.pagers
-	p.detail, p.failed, p.pagers, p.bar.tabs = msg.detail, "", nil, nil
-	if msg.err != nil {
+	p.detail, p.failed, p.pagers, p.bar.tabs = d, "", nil, nil
+	if err != nil {
 		p.detail, p.failed = nil, "Reading this timed out."
 		return
 	}
-	p.bar.tabs = tabsOf(msg.detail)
+	p.bar.tabs = tabsOf(d)
 	if n := p.wanted; n > 0 {
 		p.wanted = 0
 		p.choose(n)

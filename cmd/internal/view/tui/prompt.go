@@ -23,30 +23,22 @@ type prompt struct {
 	isQuestion bool
 	// isFilter means that the text is a filter, which the filter bar shows.
 	isFilter bool
-	answer   answer
 
 	// changed is called when the text has changed. It may be nil.
 	changed func(text string) tea.Cmd
 	// accepted is called with the text when the prompt has closed.
 	accepted func(text string) tea.Cmd
-	// canceled is called when the prompt has closed. It may be nil.
-	canceled func() tea.Cmd
+	// canceled is called in place of accepted.
+	canceled func(text string) tea.Cmd
+	// ended is accepted or canceled once a key has ended the prompt.
+	ended func(text string) tea.Cmd
 }
-
-// An answer says how a prompt has ended.
-type answer uint8
-
-const (
-	answerNone answer = iota
-	answerYes
-	answerNo
-)
 
 // maxPrompt limits the characters of a prompt.
 const maxPrompt = 4096
 
 func newPrompt(s *shared, label, text string) *prompt {
-	p := &prompt{shared: s, label: label, input: textinput.New()}
+	p := &prompt{shared: s, label: label, input: textinput.New(), canceled: func(string) tea.Cmd { return nil }}
 	p.input.CharLimit = maxPrompt
 	p.input.KeyMap.Paste.SetEnabled(false) // it would run a program; the terminal pastes
 	p.input.SetVirtualCursor(false)
@@ -75,7 +67,7 @@ func newSearchPrompt(s *shared, search func(text string) *pager) *prompt {
 		search(text)
 		return nil
 	}
-	p.canceled = func() tea.Cmd { return p.changed("") }
+	p.canceled = func(string) tea.Cmd { return p.changed("") }
 	p.accepted = func(text string) tea.Cmd {
 		if page := search(text); page != nil && text != "" && len(page.matches) == 0 {
 			s.showFlash(true, "%s is not there", text)
@@ -87,7 +79,7 @@ func newSearchPrompt(s *shared, search func(text string) *pager) *prompt {
 
 func (p *prompt) text() string { return p.input.Value() }
 
-// Update edits the text, and sets answer if a key ends the prompt.
+// Update edits the text, and sets ended if a key ends the prompt.
 func (p *prompt) Update(msg tea.Msg) tea.Cmd {
 	before := p.text()
 	switch msg := msg.(type) {
@@ -99,12 +91,12 @@ func (p *prompt) Update(msg tea.Msg) tea.Cmd {
 	case tea.KeyPressMsg:
 		switch k := msg.String(); {
 		case p.isQuestion && (k == "y" || k == "Y"):
-			p.answer = answerYes
+			p.ended = p.accepted
 		case p.isQuestion, k == "esc", k == "ctrl+c":
-			p.answer = answerNo
+			p.ended = p.canceled
 		case k == "enter":
 			if p.input.Err == nil { // the footer shows it
-				p.answer = answerYes
+				p.ended = p.accepted
 			}
 		case msg.Text != "":
 			p.insert(msg.Text)
@@ -116,16 +108,6 @@ func (p *prompt) Update(msg tea.Msg) tea.Cmd {
 		return nil
 	}
 	return p.changed(p.text())
-}
-
-func (p *prompt) end() tea.Cmd {
-	switch {
-	case p.answer == answerYes:
-		return p.accepted(p.text())
-	case p.canceled != nil:
-		return p.canceled()
-	}
-	return nil
 }
 
 // insert inserts the printable characters of s.
@@ -150,10 +132,7 @@ func (p *prompt) insert(s string) {
 
 // invalid returns the error of a filter, or nil.
 func (p *prompt) invalid() *filter.SyntaxError {
-	var wrong *filter.SyntaxError
-	if p.input.Err != nil && !errors.As(p.input.Err, &wrong) {
-		wrong = &filter.SyntaxError{Column: 1, Message: p.input.Err.Error()}
-	}
+	wrong, _ := errors.AsType[*filter.SyntaxError](p.input.Err)
 	return wrong
 }
 

@@ -17,7 +17,6 @@ import (
 	"mcpwire/cmd/internal/playback/resend"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/cmd/internal/view/detail"
-	"mcpwire/internal/text/printable"
 )
 
 // A resendRequest is a request to send again.
@@ -27,13 +26,6 @@ type resendRequest struct {
 	capture string
 	// response is the number of the event with the recorded response.
 	response uint64
-}
-
-// An originMsg has what is needed to send a request again.
-type originMsg struct {
-	request *resendRequest
-	edit    bool
-	err     error
 }
 
 // resendTimeout limits the time for resending, including the start of the server.
@@ -82,7 +74,7 @@ func (rs *resender) find(edit bool) tea.Cmd {
 		if err == nil && o.Gateway {
 			err = resend.ErrGateway
 		}
-		return originMsg{&resendRequest{o, message, id, response}, edit, err}
+		return doneMsg(func() tea.Cmd { return rs.gotOrigin(&resendRequest{o, message, id, response}, edit, err) })
 	})
 }
 
@@ -96,14 +88,14 @@ func capturePath(src source, id string) string {
 }
 
 // gotOrigin opens an editor for the request, or asks whether to send it.
-func (rs *resender) gotOrigin(msg originMsg) tea.Cmd {
+func (rs *resender) gotOrigin(q *resendRequest, edit bool, err error) tea.Cmd {
 	switch {
-	case msg.err != nil:
-		rs.showFlash(true, "%v", msg.err)
-	case msg.edit:
-		return rs.edit(msg.request)
+	case err != nil:
+		rs.showFlash(true, "%v", err)
+	case edit:
+		return rs.edit(q)
 	default:
-		rs.confirm(msg.request)
+		rs.confirm(q)
 	}
 	return nil
 }
@@ -125,7 +117,7 @@ func (rs *resender) editText(message []byte, about string, done func(text []byte
 	command := cmp.Or(rs.opts.getenv("VISUAL"), rs.opts.getenv("EDITOR"))
 	if words := strings.Fields(command); len(words) > 0 {
 		return onFile(words, "message.json", editable(message), func(text []byte, err error) tea.Msg {
-			return editedMsg{done, text, err}
+			return doneMsg(func() tea.Cmd { return rs.gotEdited(text, err, done) })
 		})
 	}
 	var cmd tea.Cmd
@@ -133,16 +125,16 @@ func (rs *resender) editText(message []byte, about string, done func(text []byte
 	return cmd
 }
 
-func (rs *resender) gotEdited(msg editedMsg) tea.Cmd {
+func (rs *resender) gotEdited(text []byte, err error, done func(text []byte) tea.Cmd) tea.Cmd {
 	if rs.ended != nil {
 		rs.ended()
 		rs.ended = nil
 	}
-	if msg.err != nil {
-		rs.showFlash(true, "the editor: %v", msg.err)
+	if err != nil {
+		rs.showFlash(true, "the editor: %v", err)
 		return nil
 	}
-	return msg.done(msg.text)
+	return done(text)
 }
 
 func (rs *resender) sendEdited(q *resendRequest, text []byte) {
@@ -171,16 +163,16 @@ func (rs *resender) confirm(q *resendRequest) {
 		src, opts := rs.src, rs.opts
 		return rs.background.cmd(resendTimeout, func(ctx context.Context) tea.Msg {
 			res, c, err := q.run(ctx, src, &opts)
-			var redacted *resend.RedactedError
-			switch {
-			case errors.As(err, &redacted):
-				return doneMsg{text: err.Error() + " (E: fill in redacted values)", bad: true}
-			case err != nil:
-				return doneMsg{text: err.Error(), bad: true}
+			if _, redacted := errors.AsType[*resend.RedactedError](err); redacted {
+				err = fmt.Errorf("%w (E: fill in redacted values)", err)
 			}
-			return doneMsg{show: func() *overlay {
-				return newOverlay(rs.shared, "Sent again", func(r *renderer) []line { return resentLines(r.theme, res, c) })
-			}}
+			if err != nil {
+				return rs.result(err, "")
+			}
+			return doneMsg(func() tea.Cmd {
+				rs.dialogs.open("Sent again", func(r *renderer) []line { return resentLines(r.theme, res, c) })
+				return nil
+			})
 		})
 	}
 	target := safeLong(q.origin.Target())
@@ -198,9 +190,9 @@ func (rs *resender) confirm(q *resendRequest) {
 		return yes()
 	})
 	no := rs.dialogs.prompt.canceled
-	rs.dialogs.prompt.canceled = func() tea.Cmd {
+	rs.dialogs.prompt.canceled = func(text string) tea.Cmd {
 		rs.dialogs.overlay = nil
-		return no()
+		return no(text)
 	}
 }
 
@@ -208,8 +200,7 @@ func (rs *resender) confirm(q *resendRequest) {
 // loop.
 func (q *resendRequest) run(ctx context.Context, src source, opts *Options) (*resend.Result, comparison, error) {
 	res, err := resend.Run(ctx, q.origin, q.message, &resend.Options{Dir: opts.Captures, Tool: opts.Tool})
-	var redacted *resend.RedactedError
-	if err != nil && (errors.As(err, &redacted) || res == nil || res.Response == nil) {
+	if _, redacted := errors.AsType[*resend.RedactedError](err); err != nil && (redacted || res == nil || res.Response == nil) {
 		return nil, comparison{}, err
 	}
 	// Without the capture in the hub, the response is shown nevertheless.
@@ -253,11 +244,7 @@ func responseLines(data []byte) []line {
 	if len(data) == 0 {
 		return []line{{{faint, "there is none"}}}
 	}
-	var out []line
-	text := editable(data[:min(len(data), maxResponse)])
-	for l := range strings.Lines(text) {
-		out = append(out, line{{"", printable.Line(strings.TrimSuffix(l, "\n"))}})
-	}
+	out := textLines("", editable(data[:min(len(data), maxResponse)]))
 	if len(data) > maxResponse {
 		out = append(out, line{{faint, "… and " + trace.FormatSize(int64(len(data)-maxResponse)) + " more"}})
 	}
@@ -276,10 +263,7 @@ func (rs *resender) restart() {
 		}
 		rs.dialogs.confirm("Restart the server of "+safe(c.Name)+"?", func() tea.Cmd {
 			return rs.background.cmd(10*time.Second, func(ctx context.Context) tea.Msg {
-				if err := rs.src.Restart(ctx, c.Capture); err != nil {
-					return doneMsg{text: err.Error(), bad: true}
-				}
-				return doneMsg{text: "the server is being restarted"}
+				return rs.result(rs.src.Restart(ctx, c.Capture), "the server is being restarted")
 			})
 		})
 		return

@@ -50,10 +50,7 @@ func (m *model) save(name string) tea.Cmd {
 			write = w.text
 		}
 		rows, err := write(ctx, sel, name)
-		if err != nil {
-			return doneMsg{text: err.Error(), bad: true}
-		}
-		return doneMsg{text: fmt.Sprintf("saved %s to %s", plural.Of(rows, "row"), name)}
+		return m.result(err, fmt.Sprintf("saved %s to %s", plural.Of(rows, "row"), name))
 	})
 }
 

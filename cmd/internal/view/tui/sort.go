@@ -101,21 +101,12 @@ func rank(all []sortedRow, texts []string) {
 func (m *model) openSort() {
 	m.dialogs.chooser = newChooser(m.shared, "Sort by", func() []choice {
 		t := m.table
-		mark := func(is bool) span {
-			if is {
-				return span{m.theme.response, "✓ "}
-			}
-			return span{"", "  "}
-		}
-		list := []choice{{sign: mark(!t.built.isSorted()), label: "time", run: func() tea.Cmd {
-			t.cursor, t.top = position{place: t.view.root}, position{}
-			if t.built.isSorted() {
-				t.built = nil
-			}
+		list := []choice{{sign: m.theme.tick(!t.built.isSorted()), label: "time", run: func() tea.Cmd {
+			t.leaveSort()
 			return nil
 		}}}
 		for _, o := range sortOrders() {
-			list = append(list, choice{sign: mark(t.built.isSorted() && t.built.order.name == o.name), label: o.name, run: func() tea.Cmd {
+			list = append(list, choice{sign: m.theme.tick(t.built.isSorted() && t.built.order.name == o.name), label: o.name, run: func() tea.Cmd {
 				t.cursor, t.top, t.follow = listStart, listStart, false
 				return t.show(&o)
 			}})

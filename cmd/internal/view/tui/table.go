@@ -114,31 +114,29 @@ func (t *table) rowsArea() rect {
 
 func (t *table) pageHeight() int { return max(1, t.rowsArea().h) }
 
-// Update handles changes of the hub, the mouse and keys. It reports whether it uses the message.
-func (t *table) Update(msg tea.Msg) (tea.Cmd, bool) {
+// Update handles changes of the hub and the mouse.
+func (t *table) Update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case changedMsg:
 		if q := &t.query; t.view.dropped > 0 && !t.view.whole && !q.empty() && !q.busy && !q.widened {
 			q.widened = true
-			return t.selectRows(), true
+			return t.selectRows()
 		}
-		return t.build(false), true
-	case selectedMsg:
-		t.gotSelection(msg)
-		return t.build(true), true
-	case builtMsg:
-		return t.gotBuilt(msg), true
+		return t.build(false)
 	case tea.MouseClickMsg:
-		return t.click(msg.X, msg.Y-t.rowsArea().y), true
+		return t.click(msg.X, msg.Y-t.rowsArea().y)
 	case tea.MouseWheelMsg:
 		t.moveCursor(wheelStep(msg))
-	case tea.KeyPressMsg:
-		if t.moveKey(msg.String()) {
-			return nil, true
-		}
-		return t.key(msg.String())
 	}
-	return nil, true
+	return nil
+}
+
+// press handles a key, and reports whether it uses it.
+func (t *table) press(k string) (tea.Cmd, bool) {
+	if t.moveKey(k) {
+		return nil, true
+	}
+	return t.key(k)
 }
 
 // moveKey handles a key that moves in the table. It returns false for other keys.

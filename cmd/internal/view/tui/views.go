@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/internal/text/plural"
 )
@@ -34,21 +35,10 @@ func (m *model) palette() {
 	m.dialogs.chooser = newChooser(m.shared, "Commands", func() []choice {
 		var list []choice
 		for _, c := range commands() {
-			list = append(list, choice{label: c.name, hint: c.key, run: func() tea.Cmd { return m.handleKey(keyPress(c.key)) }})
+			list = append(list, choice{label: c.name, hint: c.key, run: func() tea.Cmd { return m.command(c.key) }})
 		}
 		return list
 	})
-}
-
-func keyPress(name string) tea.KeyPressMsg {
-	switch name {
-	case "enter":
-		return tea.KeyPressMsg{Code: tea.KeyEnter}
-	case "ctrl+s":
-		return tea.KeyPressMsg{Code: 's', Mod: tea.ModCtrl}
-	}
-	r := []rune(name)[0]
-	return tea.KeyPressMsg{Code: r, Text: name}
 }
 
 // facets lists the servers, statuses, kinds and findings with their counts. A choice adds its term
@@ -64,13 +54,13 @@ func (m *model) facets() {
 			}
 			list = append(list, choice{heading: true, label: heading})
 			for _, x := range facets {
-				term := field + ":=" + quoteTerm(x.Value)
+				term := field + ":=" + filter.QuoteValue(x.Value)
 				label := x.Value
 				if field == "status" {
 					label = trace.Status(label).Word()
 				}
 				c := choice{label: safe(label), hint: number(x.Count), run: func() tea.Cmd { return m.toggleTerm(term) }}
-				if slices.Contains(strings.Fields(m.table.query.text), term) {
+				if strings.Contains(" "+m.table.query.text+" ", " "+term+" ") {
 					c.sign = span{m.theme.response, "✓ "}
 				}
 				list = append(list, c)
@@ -84,20 +74,9 @@ func (m *model) facets() {
 	})
 }
 
-// quoteTerm quotes a value of a filter if needed.
-func quoteTerm(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return strings.ContainsRune(" \t\"()|*\\", r) }) {
-		return s
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
-}
-
 // toggleTerm adds a term to the filter, or removes it.
 func (m *model) toggleTerm(term string) tea.Cmd {
 	text := m.table.query.text
-	if rest, found := strings.CutPrefix(" "+text+" ", " "+term+" "); found {
-		return m.table.setFilter(strings.TrimSpace(rest))
-	}
 	if before, after, found := strings.Cut(" "+text+" ", " "+term+" "); found {
 		return m.table.setFilter(strings.TrimSpace(before + " " + after))
 	}
@@ -107,23 +86,27 @@ func (m *model) toggleTerm(term string) tea.Cmd {
 // openColumns lists the columns of the table, which keys show, hide and resize.
 func (m *model) openColumns() {
 	t := m.table
-	c := newChooser(m.shared, "Columns", func() []choice {
-		shown := map[string]int{}
+	visible := func(name string) (width int) {
 		for _, c := range t.view.columnsFor(t.view.width-markWidth, t.view.multipleSources) {
-			shown[c.name] = c.width
+			if c.name == name {
+				return c.width
+			}
 		}
+		return 0
+	}
+	c := newChooser(m.shared, "Columns", func() []choice {
 		var list []choice
 		for _, c := range t.view.allColumns(true) {
 			if c.name == "" {
 				continue
 			}
-			sign, hint := span{"", "  "}, "hidden"
-			if n, ok := shown[c.name]; ok {
-				sign, hint = span{m.theme.response, "✓ "}, plural.Of(n, "column")+" wide"
+			n, hint := visible(c.name), "hidden"
+			if n > 0 {
+				hint = plural.Of(n, "column") + " wide"
 			} else if !t.choices[c.name].hidden {
 				hint = "shown where there is room"
 			}
-			list = append(list, choice{sign: sign, label: c.name, hint: hint, id: c.name})
+			list = append(list, choice{sign: m.theme.tick(n > 0), label: c.name, hint: hint, id: c.name})
 		}
 		return list
 	})
@@ -139,14 +122,6 @@ func (m *model) openColumns() {
 			c.narrow()
 			return nil
 		}})
-	}
-	visible := func(name string) (width int) {
-		for _, c := range t.view.columnsFor(t.view.width-markWidth, t.view.multipleSources) {
-			if c.name == name {
-				return c.width
-			}
-		}
-		return 0
 	}
 	resize := func(by int) func(string, *columnChoice) {
 		return func(name string, c *columnChoice) {
@@ -188,7 +163,7 @@ func (m *model) sourcesView() {
 		list = append(list, choice{heading: true, label: "Servers"})
 		for _, s := range servers {
 			sign := span{m.theme.server(s.Index), serverSigns[s.Index%len(serverSigns)] + " "}
-			list = append(list, choice{sign: sign, label: safe(s.Value), hint: plural.Of(s.Count, "row"), run: func() tea.Cmd { return m.table.setFilter("server:=" + quoteTerm(s.Value)) }})
+			list = append(list, choice{sign: sign, label: safe(s.Value), hint: plural.Of(s.Count, "row"), run: func() tea.Cmd { return m.table.setFilter("server:=" + filter.QuoteValue(s.Value)) }})
 		}
 		list = append(list, choice{heading: true, label: "Captures"})
 		for _, s := range m.src.Sources() {
@@ -266,35 +241,23 @@ func (m *model) overview() {
 	var d overviewData
 	parts := min(max(m.width-20, minOverviewParts), maxOverviewParts)
 	m.src.Read(func(w *trace.Model) { d = overviewOf(w, parts) })
-	m.dialogs.open("Overview", func(r *renderer) []line { return r.overview(&d) })
-	m.dialogs.overlay.pager.cutsLines = true
-	m.dialogs.overlay.pager.wrap()
+	m.dialogs.openTable("Overview", func(r *renderer) []line { return r.overview(&d) })
 }
 
 // overviewOf computes the overview with a number of parts. The caller must hold the lock of the
 // model.
 func overviewOf(w *trace.Model, parts int) overviewData {
 	d := overviewData{evicted: w.EvictedRows(), calls: make([]int, parts), failures: make([]int, parts), servers: w.Facets().Servers}
-	rows := w.Rows()
-	for _, r := range rows {
-		if r.Kind != trace.Request {
-			continue
-		}
-		if d.from.IsZero() || r.At.Before(d.from) {
-			d.from = r.At
-		}
-		if r.At.After(d.to) {
-			d.to = r.At
-		}
+	rows := slices.DeleteFunc(slices.Clone(w.Rows()), func(r *trace.Row) bool { return r.Kind != trace.Request })
+	if len(rows) > 0 {
+		byTime := func(a, b *trace.Row) int { return a.At.Compare(b.At) }
+		d.from, d.to = slices.MinFunc(rows, byTime).At, slices.MaxFunc(rows, byTime).At
 	}
+	d.requests = uint64(len(rows))
 	span := d.to.Sub(d.from) + 1
 	for _, r := range rows {
-		if r.Kind != trace.Request {
-			continue
-		}
 		i := min(parts-1, int(float64(r.At.Sub(d.from))/float64(span)*float64(parts)))
 		d.calls[i]++
-		d.requests++
 		if r.Status.IsFailure() {
 			d.failures[i]++
 			d.failed++

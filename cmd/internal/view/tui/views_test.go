@@ -128,7 +128,7 @@ func TestHeldKept(t *testing.T) {
 		if n, took := kept(f), time.Since(begin); n < 100 || took > maxKept+time.Minute {
 			t.Errorf("kept %d times in %v, want many in about %v", n, took, maxKept)
 		}
-		d.send(editedMsg{done: func([]byte) tea.Cmd { return nil }})
+		d.run(d.m.resender.gotEdited(nil, nil, func([]byte) tea.Cmd { return nil }))
 		if d.m.resender.ended != nil {
 			t.Error("the message is still kept after the program has ended")
 		}
@@ -247,5 +247,16 @@ func TestChooserClick(t *testing.T) {
 	bubble(t, "click", func(t *testing.T) {
 		d := drive(t, both(t), &Options{Colors: NoColor}).size(80, 24).keys(":")
 		d.send(tea.MouseClickMsg{X: 20, Y: 5, Button: tea.MouseLeft}, tea.MouseWheelMsg{Button: tea.MouseWheelDown}).has("Commands")
+	})
+}
+
+// TestFacetQuoted shows that a facet with a space in its name is marked, and removed again.
+func TestFacetQuoted(t *testing.T) {
+	bubble(t, "quoted", func(t *testing.T) {
+		f := newFake()
+		f.add(t, "A", "my files", "stdio", legacy)
+		d := drive(t, f, &Options{Colors: NoColor}).size(110, 36)
+		d.keys("F", "enter").has(`server:="my files"`)
+		d.keys("F").has("✓ my files").keys("enter").lacks("server:=")
 	})
 }
