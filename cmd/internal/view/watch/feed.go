@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/internal/base/wait"
 )
 
 // ErrClosed is returned by [Feed.Next] of a closed Feed.
@@ -82,10 +83,7 @@ func (h *Hub) signalFeedsLocked() {
 		h.only.parent.noteProgress(false)
 	}
 	for f := range h.feeds {
-		select {
-		case f.wake <- struct{}{}:
-		default:
-		}
+		wait.Signal(f.wake)
 	}
 }
 
@@ -120,14 +118,12 @@ func (f *Feed) Next(ctx context.Context, use func(b *Batch)) error {
 
 // waitInterval waits until the next batch may come.
 func (f *Feed) waitInterval(ctx context.Context) error {
-	wait := time.NewTimer(max(0, batchInterval-time.Since(f.last)))
-	defer wait.Stop()
 	select {
 	case <-f.closed:
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-wait.C:
+	case <-time.After(batchInterval - time.Since(f.last)):
 		return nil
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/filter"
 	"mcpwire/cmd/internal/trace/live"
+	"mcpwire/internal/base/wait"
 )
 
 var (
@@ -370,15 +371,11 @@ func (ds *dirScanner) initial() (list []*source) {
 
 // run scans until ctx ends.
 func (ds *dirScanner) run(ctx context.Context) {
-	ticker := time.NewTicker(scanInterval)
-	defer ticker.Stop()
 	for {
 		ds.scanCaptures()
 		ds.scanTaps()
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, scanInterval) {
 			return
-		case <-ticker.C:
 		}
 	}
 }

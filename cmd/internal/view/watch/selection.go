@@ -2,7 +2,6 @@ package watch
 
 import (
 	"context"
-	"io"
 	"slices"
 	"sort"
 	"sync/atomic"
@@ -176,24 +175,23 @@ func (s *Selection) Index(r *trace.Row) int {
 	if r == nil {
 		return -1
 	}
-	r = r.Root()
-	list := s.list()
-	i := position(list, r)
-	if i < len(list) && list[i] == r {
-		return i
+	i, has := position(s.list(), r.Root())
+	if !has {
+		return -1
 	}
-	return -1
+	return i
 }
 
 // Has reports whether r's root row is selected.
 func (s *Selection) Has(r *trace.Row) bool { return s.Index(r) >= 0 }
 
-// position returns the index at which a row is or would be.
-func position(list []*trace.Row, r *trace.Row) int {
+// position returns the index at which a row is or would be, and whether it is there.
+func position(list []*trace.Row, r *trace.Row) (i int, has bool) {
 	if n := len(list); n == 0 || list[n-1].Before(r) { // usually a new row
-		return n
+		return n, false
 	}
-	return sort.Search(len(list), func(i int) bool { return !list[i].Before(r) })
+	i = sort.Search(len(list), func(i int) bool { return !list[i].Before(r) })
+	return i, i < len(list) && list[i] == r
 }
 
 // after returns the index of the first row after r, which may be nil and need not be in the list.
@@ -240,16 +238,11 @@ func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
 	if !s.filled && (s.cursor == nil || s.cursor.Before(r)) || r.Evicted() {
 		return false // fill will evaluate it
 	}
-	list := s.rows[s.first:]
-	i := position(list, r)
-	has := i < len(list) && list[i] == r
+	i, has := position(s.rows[s.first:], r)
 	is := s.filter.MatchScanned(r, s.hits[r.Seq])
 	switch {
 	case is && !has:
-		s.rows = append(s.rows, nil)
-		list = s.rows[s.first:]
-		copy(list[i+1:], list[i:])
-		list[i] = r
+		s.rows = slices.Insert(s.rows, s.first+i, r)
 	case has && !is:
 		s.removeAt(i)
 	}
@@ -259,24 +252,19 @@ func (s *Selection) reevaluateLocked(r *trace.Row) (changed bool) {
 // remove removes a row that is no longer in the timeline, and reports whether it was selected.
 func (s *Selection) remove(r *trace.Row) bool {
 	delete(s.hits, r.Seq)
-	list := s.rows[s.first:]
-	i := position(list, r)
-	if i == len(list) || list[i] != r {
-		return false
+	i, has := position(s.rows[s.first:], r)
+	if has {
+		s.removeAt(i)
 	}
-	s.removeAt(i)
-	return true
+	return has
 }
 
 func (s *Selection) removeAt(i int) {
-	list := s.rows[s.first:]
 	if i > 0 {
-		copy(list[i:], list[i+1:])
-		list[len(list)-1] = nil
-		s.rows = s.rows[:len(s.rows)-1]
+		s.rows = slices.Delete(s.rows, s.first+i, s.first+i+1)
 		return
 	}
-	list[0] = nil
+	s.rows[s.first] = nil
 	s.first++
 	if s.first > len(s.rows)/2 && s.first > 1024 {
 		n := copy(s.rows, s.rows[s.first:])
@@ -370,16 +358,7 @@ func (se *search) begin() {
 func (se *search) end() {
 	se.selection.searchDone.Store(searchUnits)
 	se.selection.searching.Store(false)
-	se.notify()
-}
-
-// notify notifies the feeds of the progress of the search.
-func (se *search) notify() {
-	h := se.selection.hub
-	h.sourcesMu.Lock()
-	h.sourcesVersion++
-	h.sourcesMu.Unlock()
-	h.signalFeeds()
+	se.selection.hub.noteProgress(true)
 }
 
 func (se *search) run(ctx context.Context) {
@@ -408,7 +387,7 @@ func (se *search) searchFile(ctx context.Context, p searchPart) {
 		return // the file is gone
 	}
 	defer f.Close()
-	r := capture.NewReader(&searchReader{f, se}, nil)
+	r := capture.NewReader(&countingReader{f, se.addProgress}, nil)
 	defer r.Close()
 	n, id := 0, ""
 	for e, err := range r.Events() {
@@ -477,18 +456,6 @@ func (se *search) addProgress(n int64) {
 	se.selection.searchDone.Store(uint64(min(searchUnits-1, searchUnits*float64(se.done)/float64(se.total))))
 	if se.done-se.reported >= reportBytes {
 		se.reported = se.done
-		se.notify()
+		se.selection.hub.noteProgress(true)
 	}
-}
-
-// A searchReader counts the bytes that a search reads.
-type searchReader struct {
-	r      io.Reader
-	search *search
-}
-
-func (sr *searchReader) Read(p []byte) (int, error) {
-	n, err := sr.r.Read(p)
-	sr.search.addProgress(int64(n))
-	return n, err
 }

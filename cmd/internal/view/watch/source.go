@@ -89,7 +89,7 @@ type source struct {
 	claimed bool
 	ended   bool
 
-	// wake has a buffer of one element.
+	// wake has a buffer of one element. It wakes the goroutine that follows the file.
 	wake chan struct{}
 
 	// The fields below belong to the goroutine that reads the source.
@@ -236,7 +236,7 @@ func (s *source) update(f func(i *Source)) {
 	}
 }
 
-func (s *source) open() error {
+func (s *source) open(ctx context.Context) error {
 	f, info, err := openRegular(s.path)
 	if err != nil {
 		return err
@@ -248,9 +248,9 @@ func (s *source) open() error {
 	s.hub.sourcesMu.Unlock()
 	opts := &capture.ReaderOptions{MaxUnpacked: s.maxUnpacked}
 	if s.compressed {
-		s.reader = capture.NewReader(&countingReader{r: f, source: s}, opts)
+		s.reader = capture.NewReader(&countingReader{f, s.addProgress}, opts)
 	} else {
-		s.tail = &tailer{f: f, buf: make([]byte, tailBuffer), waitMore: s.waitMore}
+		s.tail = &tailer{ctx: ctx, f: f, buf: make([]byte, tailBuffer), waitMore: s.waitMore}
 		s.reader = capture.NewReader(s.tail, opts)
 	}
 	s.next, s.stop = iter.Pull2(s.reader.Events())
@@ -311,20 +311,14 @@ func (s *source) close() {
 
 // run reads the source to its end.
 func (s *source) run(ctx context.Context) {
-	if s.tail != nil {
-		s.tail.ctx = ctx
-	}
 	if s.next == nil {
 		if err := s.waitStable(ctx); err != nil {
 			s.finish(err)
 			return
 		}
-		if err := s.open(); err != nil {
+		if err := s.open(ctx); err != nil {
 			s.finish(err)
 			return
-		}
-		if s.tail != nil {
-			s.tail.ctx = ctx
 		}
 	}
 	for {

@@ -11,6 +11,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/captures"
+	"mcpwire/internal/base/wait"
 )
 
 const (
@@ -29,8 +30,6 @@ func (s *source) waitMore() bool {
 		return false
 	}
 	w := tailWait{source: s, began: time.Now()}
-	timer := time.NewTimer(filePoll)
-	defer timer.Stop()
 	for {
 		info, err := s.f.Stat()
 		if err != nil || info.Size() < s.tail.off { // it was truncated
@@ -46,12 +45,11 @@ func (s *source) waitMore() bool {
 		if !w.mayGrow(info.ModTime()) {
 			return false
 		}
-		timer.Reset(w.pollInterval())
 		select {
-		case <-s.done():
+		case <-s.tail.ctx.Done():
 			return false
 		case <-s.wake:
-		case <-timer.C:
+		case <-time.After(w.pollInterval()):
 		}
 	}
 }
@@ -110,13 +108,6 @@ func (s *source) markDormant() {
 	s.update(func(i *Source) { i.State = Truncated })
 }
 
-func (s *source) done() <-chan struct{} {
-	if s.tail.ctx == nil {
-		return nil
-	}
-	return s.tail.ctx.Done()
-}
-
 func (s *source) hasWriter() bool {
 	s.hub.sourcesMu.Lock()
 	live := s.conn != nil
@@ -146,20 +137,13 @@ func (s *source) waitStable(ctx context.Context) error {
 	if !s.compressed {
 		return nil
 	}
-	timer := time.NewTicker(filePoll)
-	defer timer.Stop()
 	for {
 		info, err := captures.Stat(s.path)
 		if err != nil {
 			return err
 		}
-		if info.State != captures.Writing && time.Since(info.Modified) > stableFor {
+		if info.State != captures.Writing && time.Since(info.Modified) > stableFor || !wait.Sleep(ctx, filePoll) {
 			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
 		}
 	}
 }
@@ -186,7 +170,6 @@ func lastLineEnd(f *os.File, size int64) int64 {
 // A tailer reads a file line by line. A Read returns at most one line, so that the capture.Reader
 // never reads beyond the line of the event that it yields, and the offset of each event is known.
 type tailer struct {
-	// ctx is nil until run begins.
 	ctx  context.Context
 	f    *os.File
 	buf  []byte
@@ -205,7 +188,7 @@ const tailBuffer = 128 << 10
 // Read implements io.Reader. At the end of the file it calls waitMore, which may block.
 func (t *tailer) Read(p []byte) (int, error) {
 	for t.r == t.w {
-		if t.ctx != nil && t.ctx.Err() != nil {
+		if t.ctx.Err() != nil {
 			return 0, io.EOF
 		}
 		n, err := t.f.Read(t.buf)
@@ -235,15 +218,15 @@ func (t *tailer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A countingReader counts the bytes that a source reads.
+// A countingReader calls add with the number of bytes of each read.
 type countingReader struct {
-	r      io.Reader
-	source *source
+	r   io.Reader
+	add func(n int64)
 }
 
 func (cr *countingReader) Read(p []byte) (int, error) {
 	n, err := cr.r.Read(p)
-	cr.source.addProgress(int64(n))
+	cr.add(int64(n))
 	return n, err
 }
 
@@ -312,16 +295,13 @@ func (mi *mergeInput) open(ctx context.Context) bool {
 		return false // run waits until it is complete
 	}
 	s.claim()
-	if err := s.open(); err != nil {
+	if err := s.open(ctx); err != nil {
 		s.finish(err)
 		return false
 	}
 	s.limit = -1
-	if s.tail != nil {
-		s.tail.ctx = ctx
-		if s.follow {
-			s.limit = lastLineEnd(s.f, s.info.Size)
-		}
+	if s.tail != nil && s.follow {
+		s.limit = lastLineEnd(s.f, s.info.Size)
 	}
 	return mi.advance(ctx)
 }

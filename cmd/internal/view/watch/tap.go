@@ -107,19 +107,14 @@ func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn, path s
 				i.State = Growing
 			}
 		})
-		s.signal()
+		wait.Signal(s.wake)
 	}()
 	if greeting.Intercept {
 		ctx, cancel := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			h.followHeld(ctx, s, path)
-		}()
-		defer func() {
-			cancel()
-			<-done
-		}()
+		var held sync.WaitGroup
+		held.Go(func() { h.followHeld(ctx, s, path) })
+		defer held.Wait()
+		defer cancel()
 	}
 	if s.path == "" {
 		s.ingestTap(ctx, conn)
@@ -133,22 +128,14 @@ func (h *Hub) followConn(ctx context.Context, s *source, conn *live.Conn, path s
 		if _, err := conn.Read(buf); err != nil {
 			return
 		}
-		s.signal()
-	}
-}
-
-// signal wakes the goroutine that follows the file.
-func (s *source) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+		wait.Signal(s.wake)
 	}
 }
 
 // ingestTap reads the capture that a tap sends.
 func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 	greeting := conn.Greeting()
-	r := capture.NewReader(&countingReader{conn, s}, &capture.ReaderOptions{MaxLine: maxTapLine})
+	r := capture.NewReader(&countingReader{conn, s.addProgress}, &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
 	checkedGap := s.segment != nil // reconnected
 	if checkedGap {
