@@ -67,7 +67,7 @@ func NewRecord(r *Row) Record {
 		if r.Kind == Request && r.Role != ServerRequest {
 			rec.ServerMS = new(Millis(r.ServerTime()))
 		}
-		if h := r.totalClientTime(); h > 0 {
+		if h := r.TotalClientTime(); h > 0 {
 			rec.ClientMS = new(Millis(h))
 		}
 	}
@@ -89,9 +89,9 @@ func NewRecord(r *Row) Record {
 	return rec
 }
 
-// totalClientTime returns how long the server waited for the client, during a round or between
+// TotalClientTime returns how long the server waited for the client, during a round or between
 // rounds.
-func (r *Row) totalClientTime() time.Duration {
+func (r *Row) TotalClientTime() time.Duration {
 	if r.InputRounds != nil {
 		return r.InputRounds.ClientTime
 	}

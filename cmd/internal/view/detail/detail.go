@@ -68,8 +68,9 @@ type Detail struct {
 	Redacted int `json:"redacted,omitempty"`
 	// Missing are the events that could not be read again.
 	Missing []Missing `json:"missing,omitempty"`
+	// Events are the row's own events, in the order of the capture.
+	Events []EventLine `json:"frames,omitempty"`
 
-	events   []EventLine
 	snapshot *Snapshot
 	// start is the start of the session's process.
 	start       *capture.Start
@@ -158,7 +159,7 @@ const (
 // that of ctx.
 func Build(ctx context.Context, src Source, r *Snapshot, opts *Options) (*Detail, error) {
 	w := &builder{src: src, snapshot: r, detail: &Detail{
-		Seq: r.Seq, Capture: r.Record.Capture, N: r.Record.N, Kind: r.Record.Kind, Glyph: glyph(r), Title: title(r), Rounds: r.Rounds, Children: r.Children, OmittedChildren: r.OmittedChildren,
+		Seq: r.Seq, Capture: r.Record.Capture, N: r.Record.N, Kind: r.Record.Kind, Glyph: r.glyph, Title: title(r), Rounds: r.Rounds, Children: r.Children, OmittedChildren: r.OmittedChildren,
 		Session: safeSession(r.Session), snapshot: r,
 	}}
 	if opts != nil {
@@ -406,7 +407,7 @@ func (b *builder) addTiming() {
 	}
 	if r.Record.Role == trace.ServerRequest { // the client took the time
 		t.ServerMS, t.ClientMS = 0, t.WallMS
-	} else if t.Open && r.ServerTime == 0 && r.Record.Kind == trace.Request && !isStream(r) {
+	} else if t.Open && r.ServerTime == 0 && r.Record.Kind == trace.Request && !r.isStream {
 		t.ServerMS = max(0, t.WallMS-t.ClientMS)
 	}
 	for _, c := range r.Children {
@@ -416,11 +417,6 @@ func (b *builder) addTiming() {
 		t.Marks = append(t.Marks, Mark{MS: c.AtMS, N: c.N, Label: c.Summary})
 	}
 	b.detail.Timing = t
-}
-
-// isStream reports whether the row lasts as long as an open stream.
-func isStream(r *Snapshot) bool {
-	return len(r.Segments) > 0 && r.Segments[0].Kind == trace.SegmentStream
 }
 
 func segmentLabel(k trace.SegmentKind, r *Snapshot) string {

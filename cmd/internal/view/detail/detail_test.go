@@ -60,7 +60,7 @@ func TestOf(t *testing.T) {
 	for _, x := range d.Raw {
 		raw = append(raw, fmt.Sprint(x.N, " ", x.Kind, " ", x.Dir, " ", x.Len))
 	}
-	for _, f := range d.Events() {
+	for _, f := range d.Events {
 		frames = append(frames, fmt.Sprintf("%d %.12s", f.N, spans(f.Text, false)))
 	}
 	for name, lists := range map[string][2][]string{

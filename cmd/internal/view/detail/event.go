@@ -3,6 +3,7 @@ package detail
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"mcpwire/capture"
@@ -49,12 +50,10 @@ type HexRow struct {
 	Text string `json:"t"`
 }
 
-// HexRows returns at most count rows of data, beginning with the row from. The first row is 0.
-func HexRows(data []byte, from, count int) []HexRow {
+// hexRows returns the first maxHexRows rows of data.
+func hexRows(data []byte) (rows []HexRow) {
 	const digits = "0123456789abcdef"
-	var rows []HexRow
-	for at := max(from, 0); len(rows) < count && at <= len(data)/16 && at*16 < len(data); at++ {
-		row := data[at*16 : min(len(data), at*16+16)]
+	for row := range slices.Chunk(data[:min(len(data), 16*maxHexRows)], 16) {
 		var hex, text []byte
 		for i, c := range row {
 			switch {
@@ -69,7 +68,7 @@ func HexRows(data []byte, from, count int) []HexRow {
 			}
 			text = append(text, c)
 		}
-		rows = append(rows, HexRow{Offset: int64(at) * 16, Hex: string(hex), Text: string(text)})
+		rows = append(rows, HexRow{Offset: int64(len(rows)) * 16, Hex: string(hex), Text: string(text)})
 	}
 	return rows
 }
@@ -101,14 +100,14 @@ func (b *builder) addRawEvent(e *capture.Event) {
 		n := s.writeLines(e.Data[:min(len(e.Data), limit)])
 		r.Lines, r.OmittedBytes, r.Bytes = s.finish(), int64(len(e.Data)-n), bytes.Clone(e.Data[:n])
 		if b.opts.Hex {
-			r.Hex = HexRows(r.Bytes, 0, maxHexRows)
+			r.Hex = hexRows(r.Bytes)
 		}
 		b.rawBytesLeft -= n
 	} else {
 		r.OmittedBytes = int64(len(e.Data))
 	}
 	b.detail.Raw = append(b.detail.Raw, r)
-	b.detail.events = append(b.detail.events, EventLine{N: e.N, Kind: e.Kind, Dir: e.Dir, At: e.At, AtMS: r.AtMS, Len: r.Len, Text: eventText(e)})
+	b.detail.Events = append(b.detail.Events, EventLine{N: e.N, Kind: e.Kind, Dir: e.Dir, At: e.At, AtMS: r.AtMS, Len: r.Len, Text: eventText(e)})
 }
 
 // eventText returns the text of an event in a list.
@@ -147,7 +146,3 @@ type EventLine struct {
 	// Text is the beginning, on one line.
 	Text []Span `json:"text"`
 }
-
-// Events returns the row's own events, in the order of the capture. The caller must not modify the
-// slice.
-func (d *Detail) Events() []EventLine { return d.events }

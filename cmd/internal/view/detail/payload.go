@@ -128,11 +128,10 @@ func (b *builder) payload(e *capture.Event, data []byte, partial bool) *Payload 
 		writeText(s, "coded: "+printable.Line(e.Encoding), Annotation)
 	case e.Kind != capture.KindStderr && b.formatJSON(e, data, p, s):
 		return p
-	case utf8.Valid(data) || e.Cut:
-		p.Form = Text
-		p.OmittedBytes = int64(len(data) - s.writeLines(data))
 	default:
-		p.Form = Binary
+		if p.Form = Binary; utf8.Valid(data) || e.Cut {
+			p.Form = Text
+		}
 		p.OmittedBytes = int64(len(data) - s.writeLines(data))
 	}
 	p.Lines, p.Redacted = s.finish(), s.redacted
@@ -260,10 +259,7 @@ func (jp *jsonPrinter) run() {
 }
 
 func (jp *jsonPrinter) beginContainer(i int, c byte) int {
-	j := i + 1
-	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
-		j++
-	}
+	j := jp.skipSpace(i + 1)
 	if j < len(jp.data) && (jp.data[j] == '}' || jp.data[j] == ']') {
 		writeText(jp.lineWriter, []byte{c, jp.data[j]}, Punct)
 		return j + 1
@@ -276,6 +272,11 @@ func (jp *jsonPrinter) beginContainer(i int, c byte) int {
 	jp.depth++
 	jp.beginItem()
 	return i + 1
+}
+
+// skipSpace returns the index of the next token.
+func (jp *jsonPrinter) skipSpace(i int) int {
+	return len(jp.data) - len(bytes.TrimLeft(jp.data[i:], " \t\r\n"))
 }
 
 func (jp *jsonPrinter) beginItem() {
@@ -343,12 +344,8 @@ func (jp *jsonPrinter) writeString(i int) int {
 		return len(jp.data)
 	}
 	text := jp.data[i+1 : end-1]
-	j := end
-	for j < len(jp.data) && (jp.data[j] == ' ' || jp.data[j] == '\t' || jp.data[j] == '\r' || jp.data[j] == '\n') {
-		j++
-	}
 	kind := String
-	if j < len(jp.data) && jp.data[j] == ':' {
+	if j := jp.skipSpace(end); j < len(jp.data) && jp.data[j] == ':' {
 		kind = Name
 		if jp.depth <= maxIndent && jp.depth > 0 {
 			jp.path[jp.depth-1].name = text

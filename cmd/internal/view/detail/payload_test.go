@@ -113,15 +113,15 @@ h[␛][2Jh[‹U+0000 ×5›]e` + strings.Repeat("\u0301", 4) + `h[‹U+0301 ×2�
 }
 
 func TestHexRows(t *testing.T) {
-	data := []byte("0123456789abcdefXY")
-	want := []detail.HexRow{{Offset: 16, Hex: "58 59", Text: "XY"}}
-	if diff := cmp.Diff(want, detail.HexRows(data, 1, 10)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	data := "0123456789abcdefXY" + strings.Repeat(" ", 16*4096)
+	d := snapshotRecord("stdio").add(&capture.Event{Kind: capture.KindStderr, Data: []byte(data)}).detail(t, 1, &detail.Options{Hex: true})
+	rows := d.Raw[0].Hex
+	if len(rows) != 4096 {
+		t.Fatalf("%d rows, want 4096", len(rows))
 	}
-	for _, n := range []int{-5, 2, 1 << 62} {
-		if got := len(detail.HexRows(data, n, 1)); got != map[int]int{-5: 1}[n] {
-			t.Errorf("from %d: %d rows", n, got)
-		}
+	want := detail.HexRow{Offset: 16, Hex: "58 59 20 20 20 20 20 20  20 20 20 20 20 20 20 20", Text: "XY" + strings.Repeat(" ", 14)}
+	if diff := cmp.Diff(want, rows[1]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

@@ -35,6 +35,9 @@ type Snapshot struct {
 	// Counterparts are rows on a bridge's other side.
 	Counterparts []Counterpart
 
+	glyph string
+	// isStream reports that the row lasts as long as an open stream.
+	isStream bool
 	// handshakeFailed reports that the row is a handshake, and no session of its capture has begun.
 	handshakeFailed bool
 	// responseN is the number of the event with the response.
@@ -84,13 +87,10 @@ const (
 // TakeSnapshot copies the needed parts of a row. The caller must hold the lock of the model.
 func TakeSnapshot(r *trace.Row) *Snapshot {
 	s := &Snapshot{
-		Seq: r.Seq, Record: snapshotRecord(r), T: r.T, Wall: r.Wall(), ServerTime: r.ServerTime(), ClientTime: r.ClientTime, Done: r.Done, ResultInfo: r.ResultInfo, Session: r.Session.Card(),
-		Segments: r.AppendSegments(nil), OmittedChildren: r.EvictedChildren, responseN: r.ResponseN, startN: r.Session.StartN,
+		Seq: r.Seq, Record: snapshotRecord(r), T: r.T, Wall: r.Wall(), ServerTime: r.ServerTime(), ClientTime: r.TotalClientTime(), Done: r.Done, ResultInfo: r.ResultInfo, Session: r.Session.Card(),
+		Segments: r.AppendSegments(nil), OmittedChildren: r.EvictedChildren, responseN: r.ResponseN, startN: r.Session.StartN, glyph: trace.Glyph(r), isStream: r.IsStream(),
 	}
 	s.handshakeFailed = r.Method == mcp.MethodInitialize && !slices.ContainsFunc(r.Capture.Sessions(), func(x *trace.Session) bool { return x.Negotiated != "" })
-	if c := r.InputRounds; c != nil {
-		s.ClientTime = c.ClientTime
-	}
 	if r.HTTP != nil {
 		h := *r.HTTP
 		h.RecentEvents = slices.Clone(h.RecentEvents)

@@ -27,10 +27,6 @@ func title(r *Snapshot) string {
 	return printable.Line(what + " " + r.Record.Target)
 }
 
-func glyph(r *Snapshot) string {
-	return trace.Glyph(&trace.Row{Kind: r.Record.Kind, Status: r.Record.Status, Dir: capture.Dir(r.Record.Dir)})
-}
-
 // safeSession returns a copy with escaped texts.
 func safeSession(c trace.SessionInfo) trace.SessionInfo {
 	for _, s := range []*string{
@@ -202,7 +198,7 @@ func (b *builder) facts() []Fact {
 	add("time", r.At.Format("2006-01-02 15:04:05.000000"), 0)
 	if b.snapshot.Wall > 0 {
 		add("took", trace.FormatDuration(b.snapshot.Wall), 0)
-		if r.Kind == trace.Request && r.Role != trace.ServerRequest && !isStream(b.snapshot) {
+		if r.Kind == trace.Request && r.Role != trace.ServerRequest && !b.snapshot.isStream {
 			add("server's time", trace.FormatDuration(b.snapshot.ServerTime), 0)
 		}
 		if b.snapshot.ClientTime > 0 {

@@ -139,21 +139,12 @@ func (t *Translation) alignLines() {
 			at[k.key] = j
 		}
 	}
-	match := make([]int, len(a)) // index in the other message, or -1
+	// The indexes in the other message, or -1.
+	match, matchOfB := slices.Repeat([]int{-1}, len(a)), slices.Repeat([]int{-1}, len(b))
 	for i, k := range a {
-		match[i] = -1
-		if j, ok := at[k.key]; ok && k.key != "" {
-			match[i] = j
+		if j, ok := at[k.key]; ok {
+			match[i], matchOfB[j] = j, i
 			delete(at, k.key)
-		}
-	}
-	matchOfB := make([]int, len(b))
-	for j := range matchOfB {
-		matchOfB[j] = -1
-	}
-	for i, j := range match {
-		if j >= 0 {
-			matchOfB[j] = i
 		}
 	}
 	pairMoved(a, b, match, matchOfB)

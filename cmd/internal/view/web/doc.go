@@ -162,8 +162,7 @@
 // # Other requests
 //
 // GET /api/row/SEQ?hex=1 responds with a DETAIL: a [detail.Detail] with the
-// additional members "row":ROW and "frames":[detail.EventLine…]. With
-// hex=1, raw has hex dumps.
+// additional member "row":ROW. With hex=1, raw has hex dumps.
 //
 // GET /api/payload/CAPTURE/N responds with the exact bytes of the payload
 // of event N, as an attachment of type application/octet-stream. It

@@ -274,7 +274,7 @@ func (m *exportModel) details(ctx context.Context, rows []*trace.Row, into map[s
 		if err != nil {
 			return 0, errors.Join(err, context.Cause(ctx))
 		}
-		text, err := marshal(rowDetail{d, newPageRow(r), d.Events()})
+		text, err := marshal(rowDetail{d, newPageRow(r)})
 		if err != nil {
 			return 0, err
 		}

@@ -139,8 +139,7 @@ func (p *pageRow) setTimes(r *trace.Row) {
 // A rowDetail is the detail of a row, for the page.
 type rowDetail struct {
 	*detail.Detail
-	Row    pageRow            `json:"row"`
-	Frames []detail.EventLine `json:"frames,omitempty"`
+	Row pageRow `json:"row"`
 }
 
 func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) error {
@@ -152,7 +151,7 @@ func (s *Server) serveRow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, &rowDetail{d, p.page, d.Events()})
+	return writeJSON(w, &rowDetail{d, p.page})
 }
 
 func (s *Server) serveCopy(w http.ResponseWriter, r *http.Request) error {
