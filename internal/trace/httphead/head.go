@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,4 +80,16 @@ func TrailerNames(t http.Header) string {
 		return ""
 	}
 	return strings.Join(slices.Sorted(maps.Keys(t)), ", ")
+}
+
+// TargetURL returns the URL of a request with a target, such as "/mcp?x=y", to a server: a tap has
+// the paths of the server's whole origin. It returns the URL of the server if the target is not
+// valid. The origin of a target does not count.
+func TargetURL(server, target string) string {
+	base, err := url.Parse(server)
+	to, targetErr := url.Parse(target)
+	if server == "" || target == "" || err != nil || targetErr != nil {
+		return server
+	}
+	return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String()
 }

@@ -16,6 +16,7 @@ import (
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace/httphead"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -147,7 +148,7 @@ func (f *finder) origin(e *capture.Event) (*Origin, []byte, error) {
 			o.Command, o.Dir = start.Command, start.Dir
 		}
 	} else if f.head != nil {
-		o.URL = endpointURL(f.head.URL, f.target(e))
+		o.URL = httphead.TargetURL(f.head.URL, f.target(e))
 	}
 	f.setHandshake(o, e, message)
 	return o, message, nil
@@ -188,17 +189,6 @@ func RedactedBelow(e *capture.Event, prefix string) (list []string) {
 		}
 	}
 	return list
-}
-
-// endpointURL returns the URL of a request with the given target: a tap has the paths of the
-// server's whole origin.
-func endpointURL(server, target string) string {
-	base, err := url.Parse(server)
-	to, terr := url.Parse(target)
-	if server == "" || target == "" || err != nil || terr != nil {
-		return server
-	}
-	return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String()
 }
 
 // server returns the command or URL from the options or the capture.

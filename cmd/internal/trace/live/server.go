@@ -377,7 +377,7 @@ func (v *viewer) enqueueLocked(p []byte) {
 		v.queue = append(v.queue, p)
 		v.bytes += len(p)
 	}
-	v.wakeWriter()
+	wait.Signal(v.signal)
 }
 
 // enqueueWake queues an empty line, unless one is in the queue.
@@ -396,14 +396,7 @@ func (v *viewer) drain() {
 	defer v.mu.Unlock()
 	v.draining = true
 	_ = v.conn.SetDeadline(time.Now().Add(drainTimeout))
-	v.wakeWriter()
-}
-
-func (v *viewer) wakeWriter() {
-	select {
-	case v.signal <- struct{}{}:
-	default:
-	}
+	wait.Signal(v.signal)
 }
 
 // dequeue returns the queued bytes. more is false if nothing follows.
@@ -454,7 +447,7 @@ func (v *viewer) readLoop() {
 	defer func() {
 		v.mu.Lock()
 		v.cutOff, v.queue = true, nil
-		v.wakeWriter()
+		wait.Signal(v.signal)
 		v.mu.Unlock()
 	}()
 	lines := bufio.NewScanner(v.conn)

@@ -155,12 +155,10 @@ func (hc *httpConn) openStream(ctx context.Context) {
 	if !hc.s.spawn(nil, func() { defer close(done); x.run() }) {
 		return
 	}
-	timer := time.NewTimer(streamTimeout)
-	defer timer.Stop()
 	select {
 	case <-x.gotHead:
 	case <-done:
-	case <-timer.C: // some servers send the head with the first event
+	case <-time.After(streamTimeout): // some servers send the head with the first event
 	case <-ctx.Done():
 	}
 }
@@ -202,12 +200,7 @@ func (hc *httpConn) hasEndpoint() bool {
 
 // close implements conn.
 func (hc *httpConn) close() {
-	drained := make(chan struct{})
-	hc.s.wg.Go(func() {
-		defer close(drained)
-		hc.posts.Wait()
-	})
-	wait.Closed(drained, drainTimeout)
+	wait.Timeout(drainTimeout, hc.posts.Wait)
 	hc.cancel(ErrClientClosed)
 	hc.s.wg.Wait()
 	if hc.s.target.Transport != capture.TransportSSE {

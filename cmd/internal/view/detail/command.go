@@ -14,6 +14,7 @@ import (
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace/httphead"
 	"mcpwire/mcp"
 )
 
@@ -243,12 +244,8 @@ func requestAddress(server string, head *capture.Request) (address, note string)
 	if head != nil {
 		request = head.URL
 	}
-	if base, err := url.Parse(server); server != "" && err == nil && base.Host != "" {
-		// A tap records paths of the server's whole origin.
-		if to, err := url.Parse(request); request != "" && err == nil {
-			return base.ResolveReference(&url.URL{Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}).String(), ""
-		}
-		return server, ""
+	if base, err := url.Parse(server); err == nil && base.Host != "" {
+		return httphead.TargetURL(server, request), ""
 	}
 	if head == nil {
 		return "", ""

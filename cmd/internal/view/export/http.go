@@ -20,6 +20,7 @@ import (
 	"mcpwire/cmd/internal/view/detail"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
+	"mcpwire/internal/trace/httphead"
 )
 
 // A roundTrip is an HTTP round trip that is being collected.
@@ -443,14 +444,13 @@ func cutComment(b *body) string {
 	return ""
 }
 
+// fullURL returns the URL of a request. The URL of the server may be unknown.
 func fullURL(server string, q *capture.Request) string {
-	if strings.Contains(q.URL, "://") {
-		return q.URL
+	if server != "" {
+		return httphead.TargetURL(server, q.URL)
 	}
-	if base, err := url.Parse(server); server != "" && err == nil {
-		if to, err := url.Parse(q.URL); err == nil {
-			return base.ResolveReference(to).String()
-		}
+	if to, err := url.Parse(q.URL); err == nil && to.IsAbs() {
+		return q.URL
 	}
 	return "http://" + cmp.Or(trace.HeaderValue(q.Headers, "Host"), "localhost") + q.URL
 }
