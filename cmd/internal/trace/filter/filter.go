@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"mcpwire/internal/rpc/traffic"
 )
@@ -286,7 +287,7 @@ func matchGlob(pattern, s string) bool {
 
 // QuoteValue quotes a value of a field if it would otherwise be parsed differently.
 func QuoteValue(s string) string {
-	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, isSpace) {
+	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, unicode.IsSpace) {
 		return quote(s)
 	}
 	return s

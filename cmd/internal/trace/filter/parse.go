@@ -52,10 +52,8 @@ func (p *parser) errorAt(at int, format string, args ...any) error {
 	return &SyntaxError{Column: utf8.RuneCountInString(p.src[:min(at, len(p.src))]) + 1, Message: fmt.Sprintf(format, args...)}
 }
 
-func isSpace(r rune) bool { return unicode.IsSpace(r) }
-
 func (p *parser) skipSpace() {
-	p.pos = len(p.src) - len(strings.TrimLeftFunc(p.src[p.pos:], isSpace))
+	p.pos = len(p.src) - len(strings.TrimLeftFunc(p.src[p.pos:], unicode.IsSpace))
 }
 
 // orOperator consumes the next token if it is an "or" operator, and reports whether it was.
@@ -67,7 +65,7 @@ func (p *parser) orOperator() bool {
 		return true
 	}
 	after, found := strings.CutPrefix(rest, "or")
-	if !found || after != "" && !strings.ContainsFunc(after[:1], isSpace) && after[0] != '(' {
+	if !found || after != "" && !strings.ContainsFunc(after[:1], unicode.IsSpace) && after[0] != '(' {
 		return false
 	}
 	p.pos += len("or")
@@ -201,7 +199,7 @@ func (p *parser) fieldName() (name, op string) {
 // unquoted consumes text without quotes.
 func (p *parser) unquoted() string {
 	rest := p.src[p.pos:]
-	n := strings.IndexFunc(rest, func(r rune) bool { return isSpace(r) || strings.ContainsRune(`"()|`, r) })
+	n := strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`"()|`, r) })
 	if n < 0 {
 		n = len(rest)
 	}
@@ -230,7 +228,7 @@ func (p *parser) quoted() (string, error) {
 
 // expectEnd returns an error unless the term ends here.
 func (p *parser) expectEnd() error {
-	if rest := p.src[p.pos:]; rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n|)") && strings.IndexFunc(rest, isSpace) != 0 {
+	if rest := p.src[p.pos:]; rest != "" && !strings.ContainsAny(rest[:1], " \t\r\n|)") && strings.IndexFunc(rest, unicode.IsSpace) != 0 {
 		return p.errorAt(p.pos, "a space is missing between two terms")
 	}
 	return nil
@@ -444,12 +442,9 @@ func checkValue(f Field, v pattern) string {
 func (p *parser) comparisonTerm(name, op string) (node, error) {
 	start := p.pos
 	s := strings.ToLower(p.unquoted())
-	var v int64
-	var ok bool
-	want := "a duration such as 500ms, 2s or 1m30s"
-	if name == "dur" {
-		v, ok = parseDuration(s)
-	} else {
+	d, err := time.ParseDuration(s)
+	v, ok, want := int64(d), err == nil && d >= 0, "a duration such as 500ms, 2s or 1m30s"
+	if name == "size" {
 		v, ok = parseSize(s)
 		want = "a size such as 100, 10kB, 1MB or 4MiB"
 	}
@@ -457,11 +452,6 @@ func (p *parser) comparisonTerm(name, op string) (node, error) {
 		return nil, p.errorAt(start, "%s%s needs %s, not %q", name, op, want, s)
 	}
 	return comparison{name, op, v, s}, p.expectEnd()
-}
-
-func parseDuration(s string) (int64, bool) {
-	d, err := time.ParseDuration(s)
-	return int64(d), err == nil && d >= 0
 }
 
 // parseSize parses a number of bytes.

@@ -110,20 +110,17 @@ func (c *chooser) current() *choice {
 // Update handles a key other than Enter. It reports whether the chooser is done.
 func (c *chooser) Update(k tea.KeyPressMsg) (cmd tea.Cmd, done bool) {
 	name := k.String()
+	if n := scrollStep(name, c.listHeight()); n != 0 && k.Text == "" {
+		c.move(n)
+		return nil, false
+	}
 	switch name {
 	case "esc", "ctrl+c":
 		return nil, true
-	case "down", "ctrl+n":
+	case "ctrl+n":
 		c.move(1)
-	case "up":
-		c.move(-1)
-	case "pgdown":
-		c.move(max(1, c.listHeight()-1))
-	case "pgup":
-		c.move(-max(1, c.listHeight()-1))
 	case "home":
-		c.at = 0
-		c.skipHeading(1)
+		c.move(-len(c.shown))
 	case "end":
 		c.at = max(0, len(c.shown)-1)
 		c.skipHeading(-1)
@@ -155,15 +152,8 @@ func (c *chooser) letter(k tea.KeyPressMsg) (tea.Cmd, bool) {
 			}
 		}
 	}
-	switch k.String() {
-	case "j":
-		c.move(1)
-	case "k":
-		c.move(-1)
-	case "q":
-		return nil, true
-	}
-	return nil, false
+	c.move(scrollStep(k.String(), c.listHeight()))
+	return nil, k.String() == "q"
 }
 
 func (c *chooser) listHeight() int {

@@ -200,20 +200,14 @@ func sessionText(c *trace.SessionInfo, wide bool) string {
 	if c.Session > 1 {
 		text += fmt.Sprintf("/%d", c.Session)
 	}
-	var rest []string
-	if c.Exited { // first: there may be little room
-		rest = append(rest, exitText(c))
+	exit, pid := "", ""
+	if c.Exited {
+		exit = exitText(c)
+	} else if c.PID > 0 && wide {
+		pid = fmt.Sprintf("pid %d", c.PID)
 	}
-	rest = append(rest, safe(c.Transport), safe(c.Negotiated), safe(c.Era))
-	if !c.Exited && c.PID > 0 && wide {
-		rest = append(rest, fmt.Sprintf("pid %d", c.PID))
-	}
-	for _, r := range rest {
-		if r != "" {
-			text += " · " + r
-		}
-	}
-	return text
+	// The exit comes first: there may be little room.
+	return trace.Join(" · ", text, exit, safe(c.Transport), safe(c.Negotiated), safe(c.Era), pid)
 }
 
 // exitText returns how the process of a session ended, and which session replaced it.

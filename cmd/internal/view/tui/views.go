@@ -225,7 +225,7 @@ type overviewData struct {
 	requests, failed, pending uint64
 	from, to                  time.Time
 	// calls counts requests in equal parts of the time; failures counts those that failed.
-	calls, failures []int
+	calls, failures []trace.Bucket
 	tools           []statLine
 	servers         []trace.Facet
 }
@@ -247,7 +247,7 @@ func (m *model) overview() {
 // overviewOf computes the overview with a number of parts. The caller must hold the lock of the
 // model.
 func overviewOf(w *trace.Model, parts int) overviewData {
-	d := overviewData{evicted: w.EvictedRows(), calls: make([]int, parts), failures: make([]int, parts), servers: w.Facets().Servers}
+	d := overviewData{evicted: w.EvictedRows(), calls: make([]trace.Bucket, parts), failures: make([]trace.Bucket, parts), servers: w.Facets().Servers}
 	rows := slices.DeleteFunc(slices.Clone(w.Rows()), func(r *trace.Row) bool { return r.Kind != trace.Request })
 	if len(rows) > 0 {
 		byTime := func(a, b *trace.Row) int { return a.At.Compare(b.At) }
@@ -257,9 +257,9 @@ func overviewOf(w *trace.Model, parts int) overviewData {
 	span := d.to.Sub(d.from) + 1
 	for _, r := range rows {
 		i := min(parts-1, int(float64(r.At.Sub(d.from))/float64(span)*float64(parts)))
-		d.calls[i]++
+		d.calls[i].Count++
 		if r.Status.IsFailure() {
-			d.failures[i]++
+			d.failures[i].Count++
 			d.failed++
 		} else if r.Status == trace.Pending {
 			d.pending++
@@ -293,9 +293,9 @@ func (r *renderer) overview(d *overviewData) []line {
 	}
 	whole := d.to.Sub(d.from)
 	each := "a part is " + trace.FormatDuration(whole/time.Duration(len(d.calls)))
-	out = append(out, nil, line{{t.head, "Requests over time"}, {t.dim, "  " + each}}, line{{t.bar, sparkline(d.calls)}})
+	out = append(out, nil, line{{t.head, "Requests over time"}, {t.dim, "  " + each}}, line{{t.bar, histogram(d.calls)}})
 	if d.failed > 0 {
-		out = append(out, line{{t.failure, sparkline(d.failures)}, {t.dim, "  failed"}})
+		out = append(out, line{{t.failure, histogram(d.failures)}, {t.dim, "  failed"}})
 	}
 	out = append(out, line{{t.dim, pad(d.from.In(r.zone).Format("15:04:05"), len(d.calls)-8) + d.to.In(r.zone).Format("15:04:05")}})
 	out = append(out, nil, line{{t.head, "Servers"}})
@@ -306,12 +306,4 @@ func (r *renderer) overview(d *overviewData) []line {
 		return append(out, line{{t.dim, "No tool was called."}})
 	}
 	return append(out, r.stats(d.tools, d.tools, pad("tool", 8), "failed", "p50", "p95", "p99")...)
-}
-
-func sparkline(counts []int) string {
-	buckets := make([]trace.Bucket, len(counts))
-	for i, n := range counts {
-		buckets[i].Count = uint64(n)
-	}
-	return histogram(buckets)
 }

@@ -137,8 +137,7 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 	greeting := conn.Greeting()
 	r := capture.NewReader(&countingReader{conn, s.addProgress}, &capture.ReaderOptions{MaxLine: maxTapLine})
 	defer r.Close()
-	checkedGap := s.segment != nil // reconnected
-	if checkedGap {
+	if s.segment != nil { // reconnected
 		s.addGap(ctx, greeting.Next)
 	}
 	for e, err := range r.Events() {
@@ -155,19 +154,17 @@ func (s *source) ingestTap(ctx context.Context, conn *live.Conn) {
 		case e.Head == nil && e.N != 0 && e.N <= s.last: // received before the reconnect
 			continue
 		}
-		if e.Head != nil {
-			e = e.Clone()
-			if s.ingest(ctx, e) != nil {
+		if e = e.Clone(); e.Head == nil {
+			if !s.ingestTapEvent(ctx, e) {
 				return
 			}
-			s.ingestRecorded(ctx, greeting)
-		} else if e = e.Clone(); !s.ingestTapEvent(ctx, e) {
+			continue
+		}
+		if s.ingest(ctx, e) != nil {
 			return
 		}
-		if !checkedGap {
-			checkedGap = true
-			s.addGap(ctx, greeting.Next)
-		}
+		s.ingestRecorded(ctx, greeting)
+		s.addGap(ctx, greeting.Next)
 	}
 }
 
