@@ -14,7 +14,8 @@ import (
 
 // A Filter selects exchanges. A nil Filter matches all.
 type Filter struct {
-	root node
+	source string
+	root   node
 	// scans are the payload terms, indexed by their bits in Hits.
 	scans []scan
 }
@@ -74,12 +75,12 @@ func (f *Filter) Match(ctx context.Context, s Subject) bool {
 	return f.MatchScanned(s, h)
 }
 
-// String returns a text that [Parse] parses to an equal filter.
+// String returns the text of the filter, without white space around it.
 func (f *Filter) String() string {
 	if f == nil {
 		return ""
 	}
-	return f.root.text(false)
+	return f.source
 }
 
 // A Field is a named property that a term can match.
@@ -126,9 +127,6 @@ type Subject interface {
 // A node is a part of a filter.
 type node interface {
 	eval(s Subject, h Hits) bool
-	// text returns the node in the filter language. inner means that the node is part of another
-	// node, so that a list needs parentheses.
-	text(inner bool) string
 }
 
 type (
@@ -141,19 +139,12 @@ type (
 	}
 	comparison struct { // dur and size
 		// name is "dur" or "size".
-		name   string
-		op     string
-		value  int64
-		source string
+		name  string
+		op    string
+		value int64
 	}
-	eventRange struct {
-		from, to uint64
-		source   string
-	}
-	payloadTerm struct {
-		bit    int
-		source string
-	}
+	eventRange  struct{ from, to uint64 }
+	payloadTerm struct{ bit int }
 )
 
 func (n and) eval(s Subject, h Hits) bool {
@@ -205,38 +196,10 @@ func (c comparison) eval(s Subject, _ Hits) bool {
 func (n eventRange) eval(s Subject, _ Hits) bool  { return s.HasEventIn(n.from, n.to) }
 func (p payloadTerm) eval(_ Subject, h Hits) bool { return h&(1<<p.bit) != 0 }
 
-func (n and) text(inner bool) string { return joinNodes(n, " ", inner && len(n) != 1) }
-func (o or) text(bool) string        { return joinNodes(o, " | ", true) }
-
-func joinNodes(list []node, sep string, grouped bool) string {
-	var parts []string
-	for _, x := range list {
-		parts = append(parts, x.text(true))
-	}
-	if s := strings.Join(parts, sep); !grouped {
-		return s
-	}
-	return "(" + strings.Join(parts, sep) + ")"
-}
-
-func (n not) text(bool) string { return "-" + n.x.text(true) }
-func (f fieldTerm) text(bool) string {
-	op := ":"
-	if v := f.value; v.re == nil && !v.glob && !v.part && (v.str == "" || matchesParts(f.field, v.str)) {
-		op = ":="
-	}
-	return string(f.field) + op + f.value.String()
-}
-func (c comparison) text(bool) string  { return c.name + c.op + c.source }
-func (n eventRange) text(bool) string  { return "n:" + n.source }
-func (p payloadTerm) text(bool) string { return p.source }
-
 // A pattern matches values of a field.
 type pattern struct {
 	// re is nil for text.
 	re *regexp.Regexp
-	// source is the text of re.
-	source string
 	// str is in lower case.
 	str string
 	// glob means that * in str is a wildcard.
@@ -255,16 +218,6 @@ func (p pattern) match(value string) bool {
 		return strings.Contains(strings.ToLower(value), p.str)
 	}
 	return len(value) < 4*len(p.str)+4 && strings.ToLower(value) == p.str
-}
-
-func (p pattern) String() string {
-	switch {
-	case p.re != nil:
-		return p.source
-	case p.glob:
-		return p.str // came without quotes, so it needs none
-	}
-	return QuoteValue(p.str)
 }
 
 // matchGlob reports whether s matches a pattern in which * stands for any text.
@@ -288,19 +241,7 @@ func matchGlob(pattern, s string) bool {
 // QuoteValue quotes a value of a field if it would otherwise be parsed differently.
 func QuoteValue(s string) string {
 	if s == "" || strings.ContainsAny(s, "\"()|*\\") || strings.HasPrefix(s, "/") || strings.ContainsFunc(s, unicode.IsSpace) {
-		return quote(s)
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 	}
 	return s
-}
-
-// quoteWord quotes a word if it would otherwise be parsed differently.
-func quoteWord(s string) string {
-	if strings.HasPrefix(s, "-") || strings.ContainsAny(s, ":<>=*") || s == "or" {
-		return quote(s)
-	}
-	return QuoteValue(s)
-}
-
-func quote(s string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

@@ -27,7 +27,7 @@ const maxDepth = 50 // nesting of parentheses and signs
 // Parse parses a filter. The error is a *[SyntaxError]. A text without terms makes a filter that
 // matches all.
 func Parse(text string) (*Filter, error) {
-	p := &parser{src: text, f: &Filter{}}
+	p := &parser{src: text, f: &Filter{source: strings.TrimSpace(text)}}
 	if !utf8.ValidString(text) {
 		return nil, p.errorAt(0, "the filter is not UTF-8")
 	}
@@ -151,7 +151,7 @@ func (p *parser) parseTerm(depth int) (node, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.addPayloadTerm(start, regexScan{re.re}, re.source)
+		return p.addPayloadTerm(start, regexScan{re.re})
 	case '"':
 		s, err := p.quoted()
 		if err != nil {
@@ -238,18 +238,17 @@ func (p *parser) textTerm(start int, s string) (node, error) {
 	if s == "" {
 		return nil, p.errorAt(start, "the text to search for is missing")
 	}
-	w := newWordScan(s)
-	return p.addPayloadTerm(start, w, quoteWord(w.word))
+	return p.addPayloadTerm(start, newWordScan(s))
 }
 
 // addPayloadTerm adds a payload term with its own bit.
-func (p *parser) addPayloadTerm(start int, s scan, source string) (node, error) {
+func (p *parser) addPayloadTerm(start int, s scan) (node, error) {
 	bit := len(p.f.scans)
 	if bit == maxScans {
 		return nil, p.errorAt(start, "more than %d terms about payloads", maxScans)
 	}
 	p.f.scans = append(p.f.scans, s)
-	return payloadTerm{bit, source}, nil
+	return payloadTerm{bit}, nil
 }
 
 func (p *parser) namedTerm(start int, name, op string) (node, error) {
@@ -383,7 +382,7 @@ func (p *parser) regex() (pattern, error) {
 	if err != nil {
 		return pattern{}, p.errorAt(start, "%v", err)
 	}
-	return pattern{re: re, source: p.src[start:p.pos]}, nil
+	return pattern{re: re}, nil
 }
 
 // Values returns the values of an enumerated field, or nil.
@@ -451,7 +450,7 @@ func (p *parser) comparisonTerm(name, op string) (node, error) {
 	if !ok {
 		return nil, p.errorAt(start, "%s%s needs %s, not %q", name, op, want, s)
 	}
-	return comparison{name, op, v, s}, p.expectEnd()
+	return comparison{name, op, v}, p.expectEnd()
 }
 
 // parseSize parses a number of bytes.
@@ -476,7 +475,7 @@ func (p *parser) rangeTerm() (node, error) {
 	if !ok {
 		return nil, p.errorAt(start, "n: needs a number, or a range such as 12-20 or 12-, not %q", s)
 	}
-	return eventRange{from, to, s}, p.expectEnd()
+	return eventRange{from, to}, p.expectEnd()
 }
 
 // ParseRange parses "12", "12-20" or "12-". The last means no upper limit.

@@ -155,7 +155,7 @@ func (p *parser) hasTerm(start int) (node, error) {
 	if path == "" {
 		return nil, p.errorAt(at, "a path is missing after has:, such as has:_meta.traceparent")
 	}
-	return p.addPayloadTerm(start, hasScan{path}, "has:"+QuoteValue(path))
+	return p.addPayloadTerm(start, hasScan{path})
 }
 
 func (s hasScan) match(_ context.Context, p *payload) bool {
@@ -248,7 +248,7 @@ func (p *parser) jqTerm(start int) (node, error) {
 		}
 		return nil, p.errorAt(at, "jq: %v", err)
 	}
-	return p.addPayloadTerm(start, jqScan{program}, "jq:("+source+")")
+	return p.addPayloadTerm(start, jqScan{program})
 }
 
 // closingParen returns the index of the parenthesis that closes src[i], or -1. It skips comments

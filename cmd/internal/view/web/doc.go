@@ -170,7 +170,7 @@
 //
 // GET /api/filter?text=F checks a filter. Both responses have status 200:
 //
-//	{"ok":true,"text":F as parsed}
+//	{"ok":true,"text":F}
 //	{"error":{"message":TEXT,"at":COLUMN in characters, from 1}}
 //
 // GET /api/copy/SEQ?as=call|curl responds with a command line. Status 422
