@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -125,10 +126,7 @@ func targetKey(method string) string {
 
 func (t nameTable) completionTarget(params []byte) string {
 	ref := jsonwire.Lookup(params, "ref")
-	if v := jsonwire.Lookup(ref, "name"); v != nil {
-		return t.text(v)
-	}
-	return t.text(jsonwire.Lookup(ref, "uri"))
+	return cmp.Or(t.text(jsonwire.Lookup(ref, "name")), t.text(jsonwire.Lookup(ref, "uri")))
 }
 
 func (t nameTable) parseRequestMeta(f *requestFields, meta []byte) {

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -271,12 +272,7 @@ func (r *Row) Tool() string {
 }
 
 // EffectiveRevision returns the request's own revision, or else the negotiated one.
-func (r *Row) EffectiveRevision() string {
-	if r.Revision != "" {
-		return r.Revision
-	}
-	return r.Session.Negotiated
-}
+func (r *Row) EffectiveRevision() string { return cmp.Or(r.Revision, r.Session.Negotiated) }
 
 // DescribesSession reports whether the row describes its session: the start of a process, or a part
 // of the handshake.

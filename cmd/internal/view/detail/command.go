@@ -71,32 +71,26 @@ func CallCommand(d *Detail) (*Command, error) {
 // writeVerb writes the command for a method, up to its arguments. It returns false if the command
 // could not express the whole message.
 func writeVerb(l *shellLine, method string, params []byte, target *target) bool {
+	arguments := jsonwire.Lookup(params, "arguments")
+	// named writes a verb with the parameter that names what it is about.
+	named := func(verb, param, other string) bool {
+		name := jsonwire.Text(jsonwire.Lookup(params, param))
+		l.verb(target, verb, name)
+		return name != "" && pasteable(name) && !strings.HasPrefix(name, "-") && onlyMembers(params, param, other)
+	}
 	switch method {
 	case mcp.MethodToolsCall:
-		name, ok := simpleName(params, "name", "arguments")
-		if !ok {
+		if !named("call", "name", "arguments") {
 			return false
 		}
-		l.verb(target, "call", name)
-		if arguments := jsonwire.Lookup(params, "arguments"); arguments != nil {
+		if arguments != nil {
 			l.add("--args")
-			return arguments[0] == '{' && l.json(arguments)
 		}
-		return true
+		return arguments == nil || arguments[0] == '{' && l.json(arguments)
 	case mcp.MethodResourcesRead:
-		uri, ok := simpleName(params, "uri", "")
-		if !ok {
-			return false
-		}
-		l.verb(target, "read", uri)
-		return true
+		return named("read", "uri", "")
 	case mcp.MethodPromptsGet:
-		name, ok := simpleName(params, "name", "arguments")
-		if !ok {
-			return false
-		}
-		l.verb(target, "prompt", name)
-		return writePairs(l, jsonwire.Lookup(params, "arguments"))
+		return named("prompt", "name", "arguments") && writePairs(l, arguments)
 	case mcp.MethodComplete:
 		return writeCompletion(l, params, target)
 	case mcp.MethodPing:
@@ -167,13 +161,6 @@ func writePairs(l *shellLine, object []byte) bool {
 		l.add(name + "=" + text)
 	}
 	return true
-}
-
-// simpleName returns the named parameter if it can be a word of a command and the params have no
-// members but it, other and metadata.
-func simpleName(params []byte, name, other string) (string, bool) {
-	text := string(textOf(jsonwire.Lookup(params, name)))
-	return text, text != "" && pasteable(text) && !strings.HasPrefix(text, "-") && onlyMembers(params, name, other)
 }
 
 // onlyMembers reports whether an object has only the given members, each at most once, and

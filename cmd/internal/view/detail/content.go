@@ -391,23 +391,20 @@ func (w *contentWriter) members(object []byte, except ...string) {
 
 // value adds a JSON value: as a table if it is an object or an array of objects.
 func (w *contentWriter) value(b Block, v []byte) {
-	var t *Table
 	switch {
 	case isObject(v):
 		w.object(b, v)
-		return
-	case isArray(v):
-		t = w.arrayTable(v)
 	case isString(v):
 		w.text(b, jsonwire.Text(v))
-		return
+	default:
+		t := w.arrayTable(v)
+		if t == nil || len(t.Rows) == 0 {
+			w.json(b, v)
+			return
+		}
+		b.Kind, b.Table = TableBlock, t
+		w.add(b)
 	}
-	if t == nil || len(t.Rows) == 0 {
-		w.json(b, v)
-		return
-	}
-	b.Kind, b.Table = TableBlock, t
-	w.add(b)
 }
 
 // object adds an object as a table of its members. Arrays of objects in it become tables of their
@@ -465,7 +462,8 @@ func (w *contentWriter) objectTable(v []byte, except ...string) *Table {
 	return t
 }
 
-// arrayTable returns a table of an array of objects. It returns nil for other arrays.
+// arrayTable returns a table of an array of objects. It returns nil for other arrays, and an empty
+// table for other values.
 func (w *contentWriter) arrayTable(v []byte) *Table {
 	t := &Table{}
 	for el := range elements(v) {

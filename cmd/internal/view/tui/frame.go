@@ -68,26 +68,18 @@ func appendRow(all []frame, r *trace.Row) []frame {
 
 // sortFrames sorts events by time, but keeps the order of each capture.
 func sortFrames(all []frame) []frame {
-	latest := map[string]int64{}
-	byCapture := map[string][]frame{}
-	for _, f := range all {
-		byCapture[f.capture] = append(byCapture[f.capture], f)
-	}
-	for c, list := range byCapture {
-		slices.SortFunc(list, func(a, b frame) int { return cmp.Compare(a.n, b.n) })
-		for i := range list {
-			list[i].at = max(list[i].at, latest[c])
-			latest[c] = list[i].at
+	slices.SortFunc(all, func(a, b frame) int {
+		return cmp.Or(strings.Compare(a.capture, b.capture), cmp.Compare(a.n, b.n))
+	})
+	for i := 1; i < len(all); i++ {
+		if all[i].capture == all[i-1].capture {
+			all[i].at = max(all[i].at, all[i-1].at)
 		}
 	}
-	out := all[:0]
-	for _, list := range byCapture {
-		out = append(out, list...)
-	}
-	slices.SortFunc(out, func(a, b frame) int {
+	slices.SortFunc(all, func(a, b frame) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.capture, b.capture), cmp.Compare(a.n, b.n))
 	})
-	return out
+	return all
 }
 
 // setFrame sets the fields for drawing an event.
