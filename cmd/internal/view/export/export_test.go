@@ -120,6 +120,41 @@ func TestHAR(t *testing.T) {
 	}
 }
 
+// TestHARTarget shows that a request has the origin of its server, whatever its target contains.
+func TestHARTarget(t *testing.T) {
+	for _, tt := range []struct{ server, target, want string }{
+		{"http://a.example/mcp", "/mcp?next=http://b.example/", "http://a.example/mcp?next=http://b.example/"},
+		{"http://a.example/mcp", "//b.example/x", "http://a.example/x"},
+		{"", "http://b.example/x", "http://b.example/x"},
+		{"", "/mcp?next=http://b.example/", "http://localhost/mcp?next=http://b.example/"},
+	} {
+		head := &capture.Head{Version: capture.Version, ID: "c", Transport: capture.TransportHTTP, URL: tt.server}
+		events := func(yield func(*capture.Event, error) bool) {
+			for _, e := range []*capture.Event{
+				{Kind: capture.KindHead, Head: head},
+				{N: 1, Kind: capture.KindRequest, Dir: capture.ToServer, Exchange: 1, Request: &capture.Request{Method: "GET", URL: tt.target}},
+				{N: 2, Kind: capture.KindEnd, Exchange: 1},
+			} {
+				if e.Capture = "c"; !yield(e, nil) {
+					return
+				}
+			}
+		}
+		var out bytes.Buffer
+		var har struct {
+			Log struct {
+				Entries []struct{ Request struct{ URL string } }
+			}
+		}
+		if _, err := export.HAR(&out, events, &export.Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out.Bytes(), &har); err != nil || len(har.Log.Entries) != 1 || har.Log.Entries[0].Request.URL != tt.want {
+			t.Errorf("%s to %q: %v, %+v, want %s", tt.target, tt.server, err, har.Log, tt.want)
+		}
+	}
+}
+
 func TestHARWithoutHTTP(t *testing.T) {
 	if _, err := export.HAR(&bytes.Buffer{}, eventsOf(t, stdioSession), nil); !errors.Is(err, export.ErrNoHTTP) {
 		t.Errorf("got %v, want %v", err, export.ErrNoHTTP)
