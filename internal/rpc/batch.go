@@ -59,9 +59,7 @@ func (b *batch) completeLocked(c *Conn) bool {
 		return false
 	}
 	b.reply = append(b.reply, ']')
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Outgoing, b.reply[b.start:])
-	}
+	c.trace(jsonrpc.Outgoing, b.reply[b.start:])
 	b.reply = c.src.FinishFrame(b.reply, 0)
 	return true
 }
@@ -70,7 +68,7 @@ var errNoBatches = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "in
 
 // handleBatch handles an array of messages.
 func (c *Conn) handleBatch(frame []byte) {
-	if c.has(policyNoBatches) {
+	if c.policy.Load().NoBatches {
 		c.rejectBatch(frame)
 		return
 	}
@@ -116,7 +114,7 @@ func (c *Conn) handleEntry(b *batch, e *rpcbatch.Entry) {
 		}
 		if c.mayRespond(e.ID) {
 			b.expect()
-			b.add(c, jsonrpc.AppendError(nil, e.ID, e.Invalid, !c.has(policyOmitNullID)), true)
+			b.add(c, jsonrpc.AppendError(nil, e.ID, e.Invalid, !c.policy.Load().OmitNullID), true)
 		}
 		return
 	}

@@ -292,9 +292,7 @@ func (c *Conn) cancelCalls() {
 		c.cancelCall(call, jsonrpc.ErrClosed.Error())
 	}
 	if sent != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), cancelFlushTimeout)
-		defer cancel()
-		c.Flush(ctx)
+		c.flushFor(cancelFlushTimeout)
 	}
 }
 
@@ -380,9 +378,7 @@ func (c *Conn) notification(method string, params []byte) []byte {
 	buf := c.src.BeginFrame(nil)
 	start := len(buf)
 	buf = jsonrpc.AppendNotification(buf, method, params)
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Outgoing, buf[start:])
-	}
+	c.trace(jsonrpc.Outgoing, buf[start:])
 	return c.src.FinishFrame(buf, 0)
 }
 
@@ -532,9 +528,7 @@ func (p *Pending) SendValid(ctx context.Context, d time.Duration, params []byte)
 		p.sent.Store(sent)
 		return err
 	}
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Outgoing, buf[start:])
-	}
+	c.trace(jsonrpc.Outgoing, buf[start:])
 	buf = c.src.FinishFrame(buf, 0)
 	*out = buf
 	p.offered.Store(true) // the response may arrive before post returns
@@ -617,9 +611,7 @@ type MessageTransport interface {
 
 // handleResponse handles a response that does not come through ReadFrame.
 func (c *Conn) handleResponse(frame []byte) error {
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Incoming, frame)
-	}
+	c.trace(jsonrpc.Incoming, frame)
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(frame, &m, c.opts.MaxDepth); err != nil {
 		return err
@@ -631,11 +623,6 @@ func (c *Conn) handleResponse(frame []byte) error {
 	return nil
 }
 
-// failTransport fails the call that e belongs to. It reports whether there was one.
-func (t *callTable) failTransport(e *jsonrpc.CallError) bool {
-	return t.fail(e.ID, e)
-}
-
 // failTooLarge fails the only pending call, after a response without a known id was too large to be
 // read. If several calls are pending, it cannot tell which one failed: they wait until their
 // contexts end. It reports whether a call failed.
@@ -645,5 +632,5 @@ func (t *callTable) failTooLarge(e *jsonrpc.TooLargeError, log *slog.Logger) boo
 		log.Warn("a response was too large to read, and its id is unknown: its call keeps waiting", "calls", len(sent), "limit", e.Limit)
 		return false
 	}
-	return t.failTransport(&jsonrpc.CallError{ID: sent[0].id, Err: e, Outcome: jsonrpc.OutcomeUnknown})
+	return t.fail(sent[0].id, &jsonrpc.CallError{ID: sent[0].id, Err: e, Outcome: jsonrpc.OutcomeUnknown})
 }

@@ -87,7 +87,7 @@ type Conn struct {
 	inFlight inFlight
 
 	src    Source
-	policy atomic.Uint32
+	policy atomic.Pointer[Policy]
 	w      writer
 	leader leader
 	calls  callTable
@@ -147,7 +147,7 @@ func (c *Conn) init(src Source, opts *Options) {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.base = context.Background()
-	c.SetPolicy(o.Policy)
+	c.policy.Store(&o.Policy)
 	c.calls.init(o.IDs)
 	c.SetCallPrefix(o.CallPrefix)
 	c.w.init(c.src, o.MaxPendingBytes, c, &c.wg, &c.calls.count)
@@ -315,14 +315,9 @@ const abortFlushTimeout = time.Second
 
 // flushFor waits at most d until the output is written.
 func (c *Conn) flushFor(d time.Duration) {
-	var late atomic.Bool
-	t := time.AfterFunc(d, func() {
-		late.Store(true)
-		c.w.wake()
-	})
-	defer t.Stop()
-	c.w.start()
-	c.w.wait(late.Load)
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	c.Flush(ctx)
 }
 
 // waitTimeout waits at most d for the connection's goroutines. It abandons handlers that ignore the
@@ -368,38 +363,14 @@ type Policy struct {
 	DropRequests bool
 }
 
-const (
-	policyNoBatches = 1 << iota
-	policyOmitNullID
-	policyNoErrorsWithoutID
-	policyDropRequests
-)
-
 // SetPolicy changes the policy for all messages from now on.
-func (c *Conn) SetPolicy(p Policy) {
-	bits := uint32(0)
-	if p.NoBatches {
-		bits |= policyNoBatches
-	}
-	if p.OmitNullID {
-		bits |= policyOmitNullID
-	}
-	if p.NoErrorsWithoutID {
-		bits |= policyNoErrorsWithoutID
-	}
-	if p.DropRequests {
-		bits |= policyDropRequests
-	}
-	c.policy.Store(bits)
-}
-
-func (c *Conn) has(bit uint32) bool { return c.policy.Load()&bit != 0 }
+func (c *Conn) SetPolicy(p Policy) { c.policy.Store(&p) }
 
 // mayRespond reports whether an error may be sent for id, which is empty or null if it is not
 // readable.
 func (c *Conn) mayRespond(id jsonrpc.ID) bool {
-	bits := c.policy.Load()
-	return bits&(policyNoErrorsWithoutID|policyDropRequests) == 0 || bits&policyDropRequests == 0 && len(id) > 0 && !id.IsNull()
+	p := c.policy.Load()
+	return !p.DropRequests && (!p.NoErrorsWithoutID || len(id) > 0 && !id.IsNull())
 }
 
 // A Cancellation encodes and decodes the notification that cancels a request.
@@ -461,10 +432,7 @@ func (c *Conn) abortRequests(cause error) int {
 				c.postResponse(a.batch.reply)
 			}
 		default:
-			buf := c.src.BeginFrame(nil)
-			start := len(buf)
-			buf = c.traceOutgoing(jsonrpc.AppendError(buf, a.id, e, true), start)
-			c.postResponse(c.src.FinishFrame(buf, 0))
+			c.postResponse(c.errorFrame(a.id, e, true))
 		}
 	}
 	for _, a := range aborted {

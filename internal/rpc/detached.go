@@ -120,21 +120,9 @@ func (f *senderFramer) WriteFrame(frame []byte) error {
 	f.conn.log.Debug("message not sent", "error", err)
 	var m jsonrpc.Message
 	if jsonrpc.Parse(frame, &m, f.conn.opts.MaxDepth) == nil && m.Kind == jsonrpc.KindRequest {
-		f.conn.calls.failCall(m.ID, &sendError{err})
+		f.conn.calls.fail(m.ID, &sendError{err})
 	}
 	return nil
-}
-
-// failCall fails the call with the given id after its request was not sent.
-func (t *callTable) failCall(id jsonrpc.ID, err error) {
-	n, ok := t.numberOf(id)
-	if !ok {
-		return
-	}
-	if p := t.remove(n); p != nil {
-		p.err = err
-		close(p.done)
-	}
 }
 
 // A sendError is the error of a Sender. It does not end the connection.
@@ -166,12 +154,7 @@ var errNotDetached = errors.New("rpc: Deliver on a connection that reads for its
 // [jsonrpc.ErrRequestEnded]. The request's context has the values of ctx and ends with it, or with
 // Delivery.Lifetime. Many goroutines may call Deliver at once.
 func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response []byte, err error) {
-	if !c.detached {
-		panic(errNotDetached)
-	}
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Incoming, d.Message.Raw())
-	}
+	c.traceDelivered(d.Message)
 	r, reused := d.acquire()
 	d.onUnsent = nil
 	r.conn, r.base, r.lifetime, r.sender, r.mayDefer = c, ctx, d.Lifetime, d.Sender, d.Untracked && d.AllowDeferred
@@ -187,7 +170,9 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		if !reused {
 			r.release()
 		}
-		return c.traceOutgoing(jsonrpc.AppendError(dst, d.Message.ID, rejection, true), start), rejection
+		response = jsonrpc.AppendError(dst, d.Message.ID, rejection, true)
+		c.trace(jsonrpc.Outgoing, response[start:])
+		return response, rejection
 	}
 	deferred := false
 	defer func() { // also runs after runtime.Goexit
@@ -206,18 +191,26 @@ func (c *Conn) Deliver(ctx context.Context, d *Delivery, dst []byte) (response [
 		deferred = true
 		return dst[:start], s
 	}
-	return c.traceOutgoing(response, start), err
+	c.trace(jsonrpc.Outgoing, response[start:])
+	return response, err
 }
 
 // deliveredBatch marks requests whose batch the transport handles.
 var deliveredBatch = new(batch)
 
-// traceOutgoing passes an outgoing message to Options.Trace.
-func (c *Conn) traceOutgoing(dst []byte, start int) []byte {
+// trace passes a message to Options.Trace.
+func (c *Conn) trace(dir jsonrpc.Direction, message []byte) {
 	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Outgoing, dst[start:])
+		c.opts.Trace(dir, message)
 	}
-	return dst
+}
+
+// traceDelivered is trace for a message that is delivered.
+func (c *Conn) traceDelivered(m *jsonrpc.Message) {
+	if !c.detached {
+		panic(errNotDetached)
+	}
+	c.trace(jsonrpc.Incoming, m.Raw())
 }
 
 // admit adds the request to those in flight.
@@ -292,12 +285,7 @@ func (c *Conn) startTime() time.Time {
 // Options.MaxQueueBytes is dropped with a warning. The handler's context has the values of ctx, but
 // does not end with it.
 func (c *Conn) DeliverNotification(ctx context.Context, m *jsonrpc.Message) {
-	if !c.detached {
-		panic(errNotDetached)
-	}
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Incoming, m.Raw())
-	}
+	c.traceDelivered(m)
 	if c.stopping.Load() || c.inFlight.handleCancel(m) {
 		return
 	}
@@ -307,12 +295,7 @@ func (c *Conn) DeliverNotification(ctx context.Context, m *jsonrpc.Message) {
 // DeliverResponse passes a response to the pending call it belongs to, and reports whether there
 // was one.
 func (c *Conn) DeliverResponse(m *jsonrpc.Message) bool {
-	if !c.detached {
-		panic(errNotDetached)
-	}
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Incoming, m.Raw())
-	}
+	c.traceDelivered(m)
 	return c.resolve(m)
 }
 
@@ -341,9 +324,7 @@ func (c *Context) send(message []byte) (sent bool, err error) {
 	if c.sender == nil || !c.active() {
 		return false, nil
 	}
-	if trace := c.conn.opts.Trace; trace != nil {
-		trace(jsonrpc.Outgoing, message)
-	}
+	c.conn.trace(jsonrpc.Outgoing, message)
 	if err := c.sender.Send(message); err != nil {
 		return false, &sendError{err}
 	}
@@ -411,7 +392,8 @@ func (d *Deferred) Finish(dst []byte) []byte {
 	if d.ctx != nil {
 		d.ctx.close()
 	}
-	return d.conn.traceOutgoing(dst, start)
+	d.conn.trace(jsonrpc.Outgoing, dst[start:])
+	return dst
 }
 
 // MayDefer reports whether the handler may return a [Deferred].

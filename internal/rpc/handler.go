@@ -276,9 +276,7 @@ func (r *Request) respond() {
 	if r.batch != nil {
 		return // it becomes part of the batch
 	}
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Outgoing, dst[start:])
-	}
+	c.trace(jsonrpc.Outgoing, dst[start:])
 	r.reply = c.src.FinishFrame(dst, 0)
 }
 

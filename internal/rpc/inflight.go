@@ -170,12 +170,6 @@ func (f *inFlight) copy(r *Request, whole bool) *Request {
 	return n
 }
 
-// start runs the request, which is a whole frame, on another goroutine, or queues it.
-func (f *inFlight) start(r *Request, cost *CostEstimate) {
-	r.cost = cost
-	f.enqueue(f.copy(r, true))
-}
-
 // enqueue starts or queues r, which must not use the leader's memory.
 func (f *inFlight) enqueue(r *Request) {
 	f.mu.Lock()
@@ -400,16 +394,19 @@ func (c *Conn) respondError(id jsonrpc.ID, e *jsonrpc.Error) {
 	if !c.mayRespond(id) {
 		return
 	}
-	buf := c.src.BeginFrame(nil)
-	start := len(buf)
-	buf = jsonrpc.AppendError(buf, id, e, !c.has(policyOmitNullID))
-	if c.opts.Trace != nil {
-		c.opts.Trace(jsonrpc.Outgoing, buf[start:])
-	}
-	buf = c.src.FinishFrame(buf, 0)
+	buf := c.errorFrame(id, e, !c.policy.Load().OmitNullID)
 	if err := c.w.put(&buf); err != nil {
 		c.log.Debug("response not sent", "error", err)
 	}
+}
+
+// errorFrame returns a framed error response.
+func (c *Conn) errorFrame(id jsonrpc.ID, e *jsonrpc.Error, nullID bool) []byte {
+	buf := c.src.BeginFrame(nil)
+	start := len(buf)
+	buf = jsonrpc.AppendError(buf, id, e, nullID)
+	c.trace(jsonrpc.Outgoing, buf[start:])
+	return c.src.FinishFrame(buf, 0)
 }
 
 // rejectRequest answers a request, which may be part of a batch, with an error.

@@ -136,7 +136,7 @@ func (l *leader) read(req *Request, turn *uint64) (err error, leading bool) {
 // the stream goes on.
 func (l *leader) handleReadError(err error) bool {
 	if lost, ok := errors.AsType[*jsonrpc.CallError](err); ok {
-		l.wokeCaller = l.c.calls.failTransport(lost) || l.wokeCaller
+		l.wokeCaller = l.c.calls.fail(lost.ID, lost) || l.wokeCaller
 		return true
 	}
 	if err == jsonrpc.ErrGap {
@@ -164,9 +164,7 @@ func (l *leader) handleReadError(err error) bool {
 
 // handleFrame handles one frame and reports whether the goroutine still has the lead.
 func (l *leader) handleFrame(req *Request, frame []byte, turn *uint64) bool {
-	if l.c.opts.Trace != nil {
-		l.c.opts.Trace(jsonrpc.Incoming, frame)
-	}
+	l.c.trace(jsonrpc.Incoming, frame)
 	if rpcbatch.Is(frame) {
 		l.c.handleBatch(frame)
 		return true
@@ -211,13 +209,14 @@ func (l *leader) handleRequest(r *Request, frame []byte, turn *uint64) bool {
 	case cost != nil && !l.c.opts.Goroutines && len(frame) <= maxInline && cost.fast():
 		return l.runInline(r, cost, len(frame), turn)
 	}
-	l.c.inFlight.start(r, cost)
+	r.cost = cost
+	l.c.inFlight.enqueue(l.c.inFlight.copy(r, true))
 	return true
 }
 
 // dropRequest drops a request if the policy says so, and reports whether it did.
 func (l *leader) dropRequest(r *Request) bool {
-	if !l.c.has(policyDropRequests) {
+	if !l.c.policy.Load().DropRequests {
 		return false
 	}
 	l.c.log.Warn("request dropped: the peer must not send requests", "id", clip.String(r.ID, 100), "method", clip.String(r.Method, 100))

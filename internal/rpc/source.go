@@ -71,15 +71,9 @@ func (s *frameSource) Fill(bool) error {
 		}
 		return nil
 	}
-	if bad, ok := errors.AsType[*jsonrpc.FrameError](err); ok {
-		s.err = bad
-		return nil
-	}
-	if lost, ok := errors.AsType[*jsonrpc.CallError](err); ok {
-		s.err = lost
-		return nil
-	}
-	if err == jsonrpc.ErrGap {
+	_, bad := errors.AsType[*jsonrpc.FrameError](err)
+	_, lost := errors.AsType[*jsonrpc.CallError](err)
+	if bad || lost || err == jsonrpc.ErrGap {
 		s.err = err
 		return nil
 	}
