@@ -480,19 +480,9 @@ func (bc *busClient) close(ctx context.Context) error {
 		}
 	}
 	bc.cancelPublish()
-	done := make(chan struct{})
-	go func() { // ends with the other two
-		bc.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(busTimeout):
-		return errBusTimeout
-	}
+	ctx, cancel := context.WithTimeoutCause(ctx, busTimeout, errBusTimeout)
+	defer cancel()
+	return waitGroup(ctx, &bc.wg)
 }
 
 // receivedEvents knows which events of other servers have arrived.

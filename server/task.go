@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,29 +144,16 @@ type TaskStore interface {
 	Tasks(ctx context.Context, owner, after string, limit int) ([]*Task, error)
 }
 
-// A taskSupport says whether a tool can run as a task.
-type taskSupport uint8
-
-const (
-	taskForbidden taskSupport = iota
-	taskOptional
-	taskRequired
-)
-
-// taskSupportOf reads a tool's definition. It returns false for an invalid value.
-func taskSupportOf(def *mcp.Tool) (taskSupport, bool) {
-	if def.Execution == nil {
-		return taskForbidden, true
+// taskSupportOf returns whether a tool can run as a task. ok is false for an invalid value.
+func taskSupportOf(def *mcp.Tool) (support mcp.TaskSupport, ok bool) {
+	if def.Execution == nil || def.Execution.TaskSupport == "" {
+		return mcp.TaskSupportForbidden, true
 	}
-	switch def.Execution.TaskSupport {
-	case "", mcp.TaskSupportForbidden:
-		return taskForbidden, true
-	case mcp.TaskSupportOptional:
-		return taskOptional, true
-	case mcp.TaskSupportRequired:
-		return taskRequired, true
+	switch support = def.Execution.TaskSupport; support {
+	case mcp.TaskSupportForbidden, mcp.TaskSupportOptional, mcp.TaskSupportRequired:
+		return support, true
 	}
-	return taskForbidden, false
+	return support, false
 }
 
 var (
@@ -175,8 +163,6 @@ var (
 
 // formatTime returns the format of times in tasks.
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
-
-type jsonText = json.RawMessage
 
 // coreTask returns the task in the form of 2025-11-25.
 func (t *Task) coreTask() *mcp.Task {
@@ -240,7 +226,7 @@ func (t *Task) applyResponses(responses []byte) (found bool, err error) {
 		if err := checkResponse(featureOf(q.Method), members.Value()); err != nil {
 			return false, invalidResponse(key, err)
 		}
-		sparse.Set(&t.InputResponses, key, append(jsonText(nil), members.Value()...))
+		sparse.Set(&t.InputResponses, key, json.RawMessage(bytes.Clone(members.Value())))
 		delete(t.InputRequests, key)
 		found = true
 	}
@@ -383,6 +369,27 @@ func (m *memoryTaskStore) Wait(ctx context.Context, id string, version uint64) (
 			return nil, err
 		}
 	}
+}
+
+// waitClosed waits until done is closed. It returns an error if ctx ends first.
+func waitClosed(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// waitGroup waits until no goroutine of wg runs. It returns an error if ctx ends first; a goroutine
+// remains until then.
+func waitGroup(ctx context.Context, wg *sync.WaitGroup) error {
+	done := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	return waitClosed(ctx, done)
 }
 
 // waitUntil waits for the channel or the deadline. It returns an error if ctx ends first.

@@ -77,13 +77,14 @@ func TestTaskResultWaits(t *testing.T) {
 		if waited := time.Since(began); waited != 10*time.Second {
 			t.Errorf("waited %v", waited)
 		}
-		want := `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + created.TaskID + `"}},` + strings.Replace(direct[1:], "plain", "done", 1)
+		related := `,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + created.TaskID + `"}}}`
+		want := strings.TrimSuffix(strings.Replace(direct, "plain", "done", 1), "}") + related
 		if result != want {
 			t.Errorf("got %s, want %s", result, want)
 		}
 		synctest.Wait()
 		notes := strings.Join(c.takeNotes(), "\n")
-		if !strings.Contains(notes, `notifications/progress {"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+created.TaskID+`"}},"progressToken":"p","progress":1`) ||
+		if !strings.Contains(notes, `notifications/progress {"progressToken":"p","progress":1,"total":2`+related) ||
 			!strings.Contains(notes, `notifications/tasks/status {"taskId":"`+created.TaskID+`","status":"completed"`) {
 			t.Errorf("got notes %s", notes)
 		}
@@ -274,7 +275,7 @@ func TestTaskInputCore(t *testing.T) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if len(c.asked) != 1 || !strings.HasPrefix(c.asked[0], `{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}},`) {
+		if len(c.asked) != 1 || !strings.HasSuffix(c.asked[0], `,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"`+id+`"}}}`) {
 			t.Errorf("asked %q", c.asked)
 		}
 	})

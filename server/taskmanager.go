@@ -7,6 +7,7 @@ import (
 	"encoding/base32"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strconv"
@@ -136,10 +137,8 @@ func (tm *taskManager) lockOwner(ctx context.Context, owner string) (unlock func
 			}, nil
 		}
 		tm.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := waitClosed(ctx, other); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -224,12 +223,7 @@ func (tm *taskManager) wait(ctx context.Context) error {
 	}
 	idle := tm.idle
 	tm.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return waitClosed(ctx, idle)
 }
 
 // close cancels all runs and waits for their handlers until ctx ends.
@@ -240,17 +234,7 @@ func (tm *taskManager) close(ctx context.Context) error {
 		run.cancel(errTasksClosed)
 	}
 	tm.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		tm.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return waitGroup(ctx, &tm.wg)
 }
 
 // A taskServer runs the tool calls of a session as tasks, and answers the task methods of both
@@ -262,7 +246,6 @@ type taskServer struct {
 	// exclusive is set if no other session can access the tasks. Processes that share a session
 	// have a session each.
 	exclusive bool
-	pageSize  int
 	// waits counts the tasks/result requests that wait.
 	waits atomic.Int32
 }
@@ -272,7 +255,7 @@ func (s *Server) newTaskServer(principal string) *taskServer {
 	if s.tasks == nil {
 		return nil
 	}
-	ts := &taskServer{manager: s.tasks, owner: principalOwner(principal), exclusive: principal == "", pageSize: s.opts.Limits.PageSize}
+	ts := &taskServer{manager: s.tasks, owner: principalOwner(principal), exclusive: principal == ""}
 	if ts.exclusive {
 		ts.owner = "session " + rand.Text()
 	}
@@ -297,20 +280,20 @@ func (ts *taskServer) wants(c *Call, t *tool, r *rpc.Request) (ttl time.Duration
 		task, asked := r.Param("task")
 		asked = asked && string(task) != "null"
 		switch {
-		case !asked && t.taskSupport == taskRequired:
+		case !asked && t.taskSupport == mcp.TaskSupportRequired:
 			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s only runs as a task: send params.task", t.key)
 		case !asked:
 			return 0, false, nil
-		case t.taskSupport == taskForbidden:
+		case t.taskSupport == mcp.TaskSupportForbidden:
 			return 0, false, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "tool %s does not run as a task: omit params.task", t.key)
 		}
 		ttl, err = requestedTTL(task, ts.manager.opts.TTL)
 		return ttl, err == nil, err
-	case !c.ex.Modern || t.taskSupport == taskForbidden:
+	case !c.ex.Modern || t.taskSupport == mcp.TaskSupportForbidden:
 		return 0, false, nil
 	case hasTasks(c):
 		return ts.manager.opts.TTL, true, nil
-	case t.taskSupport == taskRequired:
+	case t.taskSupport == mcp.TaskSupportRequired:
 		return 0, false, missingTasksCapability()
 	}
 	return 0, false, nil
@@ -339,7 +322,7 @@ func hasTasks(c *Call) bool {
 
 // missingTasksCapability returns the error for a client that has not declared the tasks extension.
 func missingTasksCapability() *jsonrpc.Error {
-	return mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{Extensions: map[string]jsonText{mcp.ExtensionTasks: jsonText("{}")}})
+	return mcp.MissingRequiredClientCapability(mcp.ClientCapabilities{Extensions: map[string]json.RawMessage{mcp.ExtensionTasks: emptyObject}})
 }
 
 // call answers a tool call that may become a task: with the task, or with the tool's result
@@ -354,7 +337,7 @@ func (ts *taskServer) call(c *Call, t *tool, r *rpc.Request, args, dst []byte, t
 	d := c.session.srv.inputs.stateOf(c)
 	d.requester = &taskRequester{run: run, inner: d.requester}
 	after := ts.manager.opts.After
-	if run.task.Core || after <= 0 || t.taskSupport == taskRequired {
+	if run.task.Core || after <= 0 || t.taskSupport == mcp.TaskSupportRequired {
 		if err := reqCtx.Err(); err != nil {
 			return dst, err
 		}
@@ -539,13 +522,14 @@ func (ts *taskServer) list(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		}
 		after = text
 	}
-	own, err := ts.manager.opts.Store.Tasks(c, ts.ownerOf(c), after, ts.pageSize+1)
+	pageSize := c.session.srv.opts.Limits.PageSize
+	own, err := ts.manager.opts.Store.Tasks(c, ts.ownerOf(c), after, pageSize+1)
 	if err != nil {
 		return dst, tasksUnavailable(err)
 	}
 	page := mcp.ListTasksResult{Tasks: []mcp.Task{}}
-	if len(own) > ts.pageSize {
-		own = own[:ts.pageSize]
+	if len(own) > pageSize {
+		own = own[:pageSize]
 		page.NextCursor = &own[len(own)-1].ID
 	}
 	for _, t := range own {

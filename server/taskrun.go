@@ -4,12 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
 	"mcpwire/internal/base/wait"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
@@ -51,7 +51,7 @@ var (
 	errTaskExited   = errors.New("handler ended its goroutine")
 )
 
-// start runs the handler. If the handler exits its goroutine, only this task fails.
+// start runs the handler. If the handler panics or exits its goroutine, only this task fails.
 func (tr *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error)) {
 	go func() {
 		defer func() {
@@ -63,7 +63,7 @@ func (tr *taskRun) start(invoke func(c *Call, args, dst []byte) ([]byte, error))
 		var out []byte
 		err := errTaskExited
 		defer func() { tr.handlerReturned(out, err) }()
-		out, err = tr.invoke(invoke)
+		out, err = catchPanic(func() ([]byte, error) { return invoke(tr.call, tr.args, nil) })
 	}()
 }
 
@@ -94,16 +94,6 @@ func (tr *taskRun) handlerReturned(out []byte, err error) {
 	if begun {
 		tr.storeResult(out, err)
 	}
-}
-
-// invoke calls the handler. If the handler panics, only this task fails.
-func (tr *taskRun) invoke(invoke func(c *Call, args, dst []byte) ([]byte, error)) (out []byte, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	return invoke(tr.call, tr.args, nil)
 }
 
 // becomeTask creates a task in the store. If it returns false, it has created no task and the
@@ -284,13 +274,7 @@ func (tr *taskRun) update(ctx context.Context, change func(*Task) error) (*Task,
 
 // isErrorResult reports whether a tool's result has isError.
 func isErrorResult(result []byte) bool {
-	members := jsonwire.ObjectMembers(result)
-	for members.Next() {
-		if members.KeyIs("isError") {
-			return string(members.Value()) == "true"
-		}
-	}
-	return false
+	return string(jsonwire.Lookup(result, "isError")) == "true"
 }
 
 // A taskRequester is the inputRequester of a call that is, or may become, a task. Before it is one,
@@ -429,30 +413,7 @@ func allAnswered(t *Task, requests []*inputRequest) bool {
 // withRelatedTask returns params, an object or nil, with the task in its _meta.
 func withRelatedTask(params []byte, id string) []byte {
 	related := append(jsonwire.AppendQuote([]byte(`"`+mcp.MetaRelatedTask+`":{"taskId":`), id), '}')
-	dst := []byte(`{"_meta":{`)
-	dst = append(dst, related...)
-	if params == nil {
-		return append(dst, "}}"...)
-	}
-	var rest []byte
-	members := jsonwire.ObjectMembers(params)
-	for members.Next() {
-		if members.KeyIs("_meta") && members.Value()[0] == '{' {
-			dst = appendMembers(dst, members.Value(), mcp.MetaRelatedTask)
-			continue
-		}
-		rest = append(append(append(append(rest, `,"`...), members.RawKey()...), `":`...), members.Value()...)
-	}
-	return append(append(append(dst, '}'), rest...), '}')
-}
-
-// appendMembers appends the members of an object except one, each with a leading comma.
-func appendMembers(dst, object []byte, without string) []byte {
-	members := jsonwire.ObjectMembers(object)
-	for members.Next() {
-		if !members.KeyIs(without) {
-			dst = append(append(append(append(dst, `,"`...), members.RawKey()...), `":`...), members.Value()...)
-		}
-	}
-	return dst
+	meta := jsonwire.Lookup(params, "_meta")
+	meta = era.Rewrite([]byte(`"_meta":`), meta, era.Without(mcp.MetaRelatedTask), related)
+	return era.Rewrite(nil, params, era.Without("_meta"), meta)
 }

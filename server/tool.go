@@ -23,7 +23,7 @@ import (
 type tool struct {
 	entry
 	def         mcp.Tool
-	taskSupport taskSupport
+	taskSupport mcp.TaskSupport
 	// headerParams are the arguments that HTTP headers repeat.
 	headerParams []mcp.HeaderParam
 	// invoke calls the user's function. Its error is a handlerError if it comes from there.
@@ -199,7 +199,7 @@ func (s *Server) addTool(def mcp.Tool, invoke func(c *Call, args, dst []byte) ([
 	switch {
 	case !ok:
 		return toolError(def.Name, errTaskSupport)
-	case support != taskForbidden && s.tasks == nil:
+	case support != mcp.TaskSupportForbidden && s.tasks == nil:
 		return toolError(def.Name, errNoTasks)
 	}
 	if err := s.tools.add(&tool{entry: entry{key: def.Name}, def: def, taskSupport: support, headerParams: headers, invoke: invoke}); err != nil {
