@@ -82,7 +82,7 @@ func (rs *InputRequests) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*
 		case form == nil:
 			res.Content = nil
 		case res.Action == mcp.ElicitActionAccept:
-			if err := checkContent(form, res); err != nil {
+			if err := checkFilled(res, form.JSON(), form.Validate); err != nil {
 				return err
 			}
 		}
@@ -225,14 +225,15 @@ func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
 		}
 		a := Answer[T]{Action: res.Action}
 		if a.Accepted() {
-			if err := f.decode(res, &a.Value); err != nil {
+			err = checkFilled(res, f.requested, func(content []byte) error { return f.typed.Decode(content, &a.Value) })
+			if err != nil {
 				return err
 			}
 		}
 		r.value = a
 		return nil
 	}
-	qs.elicit(q, mcp.ElicitRequestParams{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: f.requested}, f.check(qs.call.ex.Features))
+	qs.elicit(q, mcp.ElicitRequestParams{Mode: mcp.ElicitModeForm, Message: message, RequestedSchema: f.requested}, checkForm(f.requested, qs.call.ex.Features))
 	return r
 }
 
@@ -268,12 +269,6 @@ func formOf[T any](fc *formCache) (*form[T], error) {
 	return f.(*form[T]), nil
 }
 
-func (f *form[T]) check(e *era.Features) error { return checkForm(f.requested, e) }
-
-func (f *form[T]) decode(res *mcp.ElicitResult, v *T) error {
-	return checkFilled(res, f.requested, func(content []byte) error { return f.typed.Decode(content, v) })
-}
-
 // compileForm returns the validator for the content of an accepted form.
 func compileForm(p *mcp.ElicitRequestParams, features *era.Features, engine schema.Engine) (*schema.Validator, error) {
 	if p.RequestedSchema == nil {
@@ -290,11 +285,6 @@ func compileForm(p *mcp.ElicitRequestParams, features *era.Features, engine sche
 		return nil, fmt.Errorf("requestedSchema: %w", err)
 	}
 	return v, nil
-}
-
-// checkContent checks the content of an accepted form against its schema.
-func checkContent(v *schema.Validator, res *mcp.ElicitResult) error {
-	return checkFilled(res, v.JSON(), v.Validate)
 }
 
 // checkFilled checks the content of an accepted form. An empty form may have no content.
@@ -465,11 +455,8 @@ func hasFormat(format, s string) bool {
 	var err error
 	switch format {
 	case `"email"`:
-		name, host, ok := strings.Cut(s, "@")
-		if i := strings.LastIndexByte(s, '@'); i >= 0 {
-			name, host = s[:i], s[i+1:]
-		}
-		return ok && name != "" && host != "" && !strings.ContainsAny(s, " \t\r\n")
+		i := strings.LastIndexByte(s, '@')
+		return i > 0 && i < len(s)-1 && !strings.ContainsAny(s, " \t\r\n")
 	case `"uri"`:
 		var u *url.URL
 		u, err = url.Parse(s)

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
+	"slices"
 	"sync"
 	"unicode/utf8"
 
@@ -92,8 +92,8 @@ func (ir *inputRequest) invalid(err error) error {
 // An inputRequester sends input requests in the way of an era. Its methods may be called by
 // multiple goroutines at once.
 type inputRequester interface {
-	// ask decodes the response to each request or fails. The caller has checked that the client has
-	// the features and that the keys are unique.
+	// ask decodes the response to each request or fails. The caller has checked that the method may
+	// ask, that the client has the features and that the keys are unique.
 	ask(ctx context.Context, requests []*inputRequest) error
 	// respond converts the handler's result, appended to head, into the response to the request. It
 	// is called once, at the end.
@@ -141,19 +141,12 @@ func (im *inputManager) stateOf(c *Call) *inputState {
 	if d := c.input.Load(); d != nil {
 		return d
 	}
-	c.input.CompareAndSwap(nil, newInputState(im.newRequester(c)))
-	return c.input.Load()
-}
-
-// newRequester returns the inputRequester of a call that begins.
-func (im *inputManager) newRequester(c *Call) inputRequester {
-	switch {
-	case !era.AllowsInput(c.method):
-		return noInput{}
-	case c.ex.Modern:
-		return &inputRound{inputs: im, call: c}
+	var rq inputRequester = &legacyRequester{c}
+	if c.ex.Modern {
+		rq = &inputRound{inputs: im, call: c}
 	}
-	return &legacyRequester{call: c, peer: &c.session.peer, elicitations: &c.session.elicitations}
+	c.input.CompareAndSwap(nil, newInputState(rq))
+	return c.input.Load()
 }
 
 // resume loads the client's request state and responses. It runs before the handler.
@@ -263,15 +256,6 @@ func (is *inputState) reserveKeys(requests []*inputRequest) error {
 	return nil
 }
 
-// noInput is the inputRequester of methods that may not ask.
-type noInput struct{}
-
-func (noInput) ask(context.Context, []*inputRequest) error { return errInputNotAllowed }
-
-func (noInput) respond(_ *inputState, _ *rpc.Request, _, out []byte, err error) ([]byte, error) {
-	return out, err
-}
-
 // InputRequests are input requests that are sent together: in one input round, or in parallel to
 // legacy clients. Create a set with [Call.InputRequests]. A set must not be used by multiple
 // goroutines at once; each may have its own.
@@ -339,10 +323,8 @@ func (rs *InputRequests) Wait(ctx context.Context) error {
 		return errInputNotAllowed
 	}
 	features := make([]ClientFeature, 0, numClientFeatures)
-	var seen [numClientFeatures]bool
 	for _, q := range list {
-		if !seen[q.feature] {
-			seen[q.feature] = true
+		if !slices.Contains(features, q.feature) {
 			features = append(features, q.feature)
 		}
 	}
@@ -373,11 +355,7 @@ func requestInput[T any](ctx context.Context, c *Call, add func(*InputRequests) 
 }
 
 // A legacyRequester sends requests to the client and waits for the responses.
-type legacyRequester struct {
-	call         *Call
-	peer         *peer
-	elicitations *elicitations
-}
+type legacyRequester struct{ call *Call }
 
 func (*legacyRequester) respond(_ *inputState, _ *rpc.Request, _, out []byte, err error) ([]byte, error) {
 	return out, err
@@ -417,10 +395,11 @@ func (lr *legacyRequester) ask(ctx context.Context, requests []*inputRequest) er
 
 // request sends one request and returns the raw response.
 func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte, error) {
+	s := lr.call.session
 	if q.id != "" {
-		lr.elicitations.add(q.id)
+		s.elicitations.add(q.id)
 	}
-	answer, err := lr.peer.call(ctx, lr.call, q.method, q.params)
+	answer, err := s.peer.call(ctx, lr.call, q.method, q.params)
 	if err == nil {
 		return answer, nil
 	}
@@ -654,12 +633,7 @@ func (p *peer) outboundNotification(ctx context.Context, c *Call, method string,
 
 // outbound sends a message through the chain. c is the Call that it belongs to or nil. outbound
 // converts a panic to an error, since the goroutine may belong to no request.
-func (p *peer) outbound(ctx context.Context, c *Call, m middleware.Message, send middleware.Handler) (result json.RawMessage, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &jsonrpc.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
+func (p *peer) outbound(ctx context.Context, c *Call, m middleware.Message, send middleware.Handler) (json.RawMessage, error) {
 	m.Direction = jsonrpc.Outgoing
 	if c != nil {
 		m.Revision = c.Revision()
@@ -667,7 +641,7 @@ func (p *peer) outbound(ctx context.Context, c *Call, m middleware.Message, send
 	if CallOf(ctx) != c {
 		ctx = context.WithValue(ctx, callKey{}, c)
 	}
-	return p.chain.Run(ctx, m, send)
+	return catchPanic(func() (json.RawMessage, error) { return p.chain.Run(ctx, m, send) })
 }
 
 // logDropped logs that a notification was not sent, unless err is nil.

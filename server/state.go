@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,7 +12,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -98,40 +98,6 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// appendJSON appends the state in the form of json.Unmarshal. Unlike json.Marshal it keeps the text
-// of responses.
-func (rs *requestState) appendJSON(dst []byte) []byte {
-	dst = strconv.AppendInt(append(dst, `{"Expires":`...), rs.Expires, 10)
-	dst = strconv.AppendInt(append(dst, `,"Rounds":`...), int64(rs.Rounds), 10)
-	dst = appendMap(append(dst, `,"Answers":`...), rs.Answers, func(dst []byte, a savedResponse) []byte {
-		dst = append(a.Digest.appendMember(append(dst, '{')), `,"Text":`...)
-		return append(jsonwire.AppendCompact(dst, a.Text), '}')
-	})
-	dst = appendMap(append(dst, `,"Open":`...), rs.Open, func(dst []byte, q pendingRequest) []byte {
-		dst = append(q.Digest.appendMember(append(dst, '{')), `,"Feature":`...)
-		return append(strconv.AppendUint(dst, uint64(q.Feature), 10), '}')
-	})
-	dst = appendMap(append(dst, `,"Once":`...), rs.Once, func(dst []byte, v json.RawMessage) []byte {
-		return jsonwire.AppendCompact(dst, v)
-	})
-	return append(dst, '}')
-}
-
-func (d digest) appendMember(dst []byte) []byte {
-	return append(base64.RawURLEncoding.AppendEncode(append(dst, `"Digest":"`...), d[:]), '"')
-}
-
-func appendMap[T any](dst []byte, m map[string]T, appendValue func([]byte, T) []byte) []byte {
-	dst = append(dst, '{')
-	for i, key := range slices.Sorted(maps.Keys(m)) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendValue(append(jsonwire.AppendQuote(dst, key), ':'), m[key])
-	}
-	return append(dst, '}')
-}
-
 // requestStates seals and opens the request states of the calls of a server.
 type requestStates struct {
 	// server is the name of the server.
@@ -147,12 +113,17 @@ func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte,
 	if m.Expires == 0 {
 		m.Expires = time.Now().Add(st.opts.StateTTL).UnixMilli()
 	}
-	plaintext := m.appendJSON(nil)
-	if n := seal.Len(len(plaintext)); n > st.opts.MaxStateBytes {
+	var plaintext bytes.Buffer
+	enc := json.NewEncoder(&plaintext)
+	enc.SetEscapeHTML(false) // keeps the text of responses
+	if err := enc.Encode(m); err != nil {
+		return nil, fmt.Errorf("request state: %w", err)
+	}
+	if n := seal.Len(plaintext.Len()); n > st.opts.MaxStateBytes {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has a request state of %d bytes, more than the %d of Options.Input.MaxStateBytes",
 			clip.String(c.name, 100), n, st.opts.MaxStateBytes)
 	}
-	text, _, err := st.keys.ring.Seal(nil, statePurpose, plaintext, st.binding(c, r))
+	text, _, err := st.keys.ring.Seal(nil, statePurpose, plaintext.Bytes(), st.binding(c, r))
 	if err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
 	}
@@ -395,14 +366,12 @@ func (is *inputState) runOnce(key string, m *onceResult, fn func() (json.RawMess
 	m.value, m.err = fn()
 }
 
-var closedChan = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
 // savedOnce returns the result of an earlier run.
-func savedOnce(value json.RawMessage) *onceResult { return &onceResult{done: closedChan, value: value} }
+func savedOnce(value json.RawMessage) *onceResult {
+	r := &onceResult{done: make(chan struct{}), value: value}
+	close(r.done)
+	return r
+}
 
 // onceValues returns the finished results.
 func (is *inputState) onceValues() map[string]json.RawMessage {
