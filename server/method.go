@@ -208,18 +208,10 @@ func (s *Server) addMethod(name string, invoke func(c *Call, params []byte) ([]b
 		err = errProtocolMethod
 	case strings.HasPrefix(name, "notifications/"):
 		err = errIsNotification
-	}
-	if err == nil {
+	default:
 		err = addCopyOnWrite(&s.custom.mu, &s.custom.methods, name, &customMethod{invoke: invoke})
 	}
 	if err != nil {
-		return methodError(name, err)
-	}
-	return nil
-}
-
-func (cm *customMethods) addNotificationHandler(name string, fn func(context.Context, json.RawMessage)) error {
-	if err := addCopyOnWrite(&cm.mu, &cm.notificationHandlers, name, fn); err != nil {
 		return methodError(name, err)
 	}
 	return nil
@@ -297,18 +289,21 @@ func isProtocolMethod(name string) bool {
 // [ErrDuplicate]), and for notifications/cancelled, which ends the context of its request. It may
 // be called while the server runs.
 func (s *Server) OnNotification(method string, fn func(ctx context.Context, params json.RawMessage)) error {
+	err := checkMethodName(method)
 	switch {
 	case fn == nil:
-		return methodError(method, errNoFunc)
+		err = errNoFunc
 	case method == mcp.NotificationCancelled:
-		return methodError(method, errReservedCancel)
+		err = errReservedCancel
 	case isProtocolMethod(method):
-		return methodError(method, errIsRequest)
+		err = errIsRequest
+	case err == nil:
+		err = addCopyOnWrite(&s.custom.mu, &s.custom.notificationHandlers, method, fn)
 	}
-	if err := checkMethodName(method); err != nil {
+	if err != nil {
 		return methodError(method, err)
 	}
-	return s.custom.addNotificationHandler(method, fn)
+	return nil
 }
 
 // handleNotification calls the handler of a notification, if there is one.

@@ -216,15 +216,13 @@ type listRequest struct {
 	features *era.Features
 }
 
-func newListRequest(c *Call, kind Kind, member string) listRequest {
-	return listRequest{srv: c.session.srv, kind: kind, member: member, view: c.view, features: c.ex.Features}
-}
-
 // answerList answers a request for a page of a list. Pages are in the order of registration, so a
 // change between two requests neither repeats nor skips an item that existed throughout. See
 // position for cursors of other servers.
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination)
-func answerList[T item](l listRequest, c *catalog[T], r *rpc.Request, dst []byte) ([]byte, error) {
+func answerList[T item](call *Call, reg *registry[T], member string, r *rpc.Request, dst []byte) ([]byte, error) {
+	l := listRequest{call.session.srv, reg.kind, member, call.view, call.ex.Features}
+	c := reg.catalog()
 	cursor, ok := r.Param("cursor")
 	if !ok || string(cursor) == "null" {
 		page, err := firstPage(l, c)

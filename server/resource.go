@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,11 +88,7 @@ func Static[Out ResourceOutput](out Out) func(context.Context) (Out, error) {
 func (s *Server) addResource(def mcp.Resource, read readFunc) error {
 	def.Meta, def.Extra, def.Icons = bytes.Clone(def.Meta), bytes.Clone(def.Extra), slices.Clone(def.Icons)
 	def.Annotations, def.Size = clonePointer(def.Annotations), clonePointer(def.Size)
-	err := checkURI(def.URI)
-	if err == nil {
-		err = checkDefinition(def)
-	}
-	if err != nil {
+	if err := cmp.Or(checkURI(def.URI), checkDefinition(def)); err != nil {
 		return registrationError(KindResource, def.URI, err)
 	}
 	if err := s.resources.registered.add(&resource{entry: entry{key: def.URI}, def: def, read: read}); err != nil {

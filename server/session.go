@@ -289,13 +289,13 @@ func (s *session) dispatch(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 	case mcp.MethodToolsCall:
 		return callTool(c, r, dst)
 	case mcp.MethodToolsList:
-		return answerList(newListRequest(c, KindTool, "tools"), s.srv.tools.catalog(), r, dst)
+		return answerList(c, &s.srv.tools, "tools", r, dst)
 	case mcp.MethodResourcesList:
-		return answerList(newListRequest(c, KindResource, "resources"), s.srv.resources.registered.catalog(), r, dst)
+		return answerList(c, &s.srv.resources.registered, "resources", r, dst)
 	case mcp.MethodResourceTemplatesList:
-		return answerList(newListRequest(c, KindResourceTemplate, "resourceTemplates"), s.srv.resources.templates.catalog(), r, dst)
+		return answerList(c, &s.srv.resources.templates, "resourceTemplates", r, dst)
 	case mcp.MethodPromptsList:
-		return answerList(newListRequest(c, KindPrompt, "prompts"), s.srv.prompts.catalog(), r, dst)
+		return answerList(c, &s.srv.prompts, "prompts", r, dst)
 	case mcp.MethodResourcesRead:
 		return s.srv.resources.read(c, r, dst)
 	case mcp.MethodPromptsGet:
@@ -351,7 +351,7 @@ func (s *session) handleNotification(r *rpc.Request) error {
 		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100))
 		return nil
 	}
-	ex, err := s.handshake.openNotification(r)
+	ex, err := s.handshake.era.OpenNotification(r, arrivalState(r))
 	if err != nil {
 		s.log.Debug("notification ignored", "method", clip.String(string(r.Method), 100), "error", err)
 		return nil
@@ -530,11 +530,6 @@ func (h *handshake) opened(ex era.Request) {
 	}
 }
 
-// openNotification is open for a notification.
-func (h *handshake) openNotification(r *rpc.Request) (era.Request, error) {
-	return h.era.OpenNotification(r, arrivalState(r))
-}
-
 // A handshakeResult is the outcome of a handshake that was made when initialize arrived, before the
 // middleware ran.
 type handshakeResult struct {
@@ -616,7 +611,7 @@ func (ss *sessionSet) listsChanged(c listChange, ids []string) {
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
 		if len(ids) == 0 || slices.Contains(ids, s.identity.principal) || s.id != "" && slices.Contains(ids, s.id) {
-			s.notifier.addLists(c)
+			s.notifier.add(func(cs *changes) { cs.lists |= c })
 		}
 	}
 }
@@ -627,7 +622,7 @@ func (ss *sessionSet) resourceUpdated(uri string) {
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
 		if s.subs.uris.cover(uri) {
-			s.notifier.addResource(uri)
+			s.notifier.add(func(cs *changes) { addUpdates(&cs.resources, uri) })
 		}
 	}
 }
@@ -639,10 +634,10 @@ func (ss *sessionSet) missed(s *session) {
 	if _, ok := ss.sessions[s]; !ok {
 		return
 	}
-	s.notifier.addLists(s.srv.advertisedLists())
-	for _, uri := range s.subs.uris.names() {
-		s.notifier.addResource(uri)
-	}
+	s.notifier.add(func(cs *changes) {
+		cs.lists |= s.srv.advertisedLists()
+		addUpdates(&cs.resources, s.subs.uris.names()...)
+	})
 }
 
 // resourcesUpdated notifies each session of all resources that it is subscribed to.
@@ -650,9 +645,7 @@ func (ss *sessionSet) resourcesUpdated() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
-		for _, uri := range s.subs.uris.names() {
-			s.notifier.addResource(uri)
-		}
+		s.notifier.add(func(cs *changes) { addUpdates(&cs.resources, s.subs.uris.names()...) })
 	}
 }
 
@@ -661,9 +654,7 @@ func (ss *sessionSet) tasksChanged() {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
-		for _, id := range s.subs.taskIDs.names() {
-			s.notifier.addTask(id)
-		}
+		s.notifier.add(func(cs *changes) { addUpdates(&cs.tasks, s.subs.taskIDs.names()...) })
 	}
 }
 
@@ -674,7 +665,7 @@ func (ss *sessionSet) taskChanged(id, owner string) {
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
 		if owner != "" && owner == s.tasks.owner || s.subs.taskIDs.has(id) {
-			s.notifier.addTask(id)
+			s.notifier.add(func(cs *changes) { addUpdates(&cs.tasks, id) })
 		}
 	}
 }
@@ -685,7 +676,7 @@ func (ss *sessionSet) elicitationDone(id string) {
 	defer ss.mu.Unlock()
 	for s := range ss.sessions {
 		if s.elicitations.remove(id) {
-			s.notifier.addElicitation(id)
+			s.notifier.add(func(cs *changes) { cs.elicitations = append(cs.elicitations, id) })
 		}
 	}
 }

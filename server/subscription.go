@@ -421,45 +421,21 @@ func (cs *changes) empty() bool {
 // does not read. Further ones are lost.
 const maxPendingUpdates = 4096
 
-// addLists adds changed lists. Like the other methods that add changes, it does not block, and must
-// not be called after wait.
-func (n *notifier) addLists(c listChange) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pending.lists |= c
-	n.startLocked()
-}
-
-func (n *notifier) addResource(uri string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.addUpdateLocked(&n.pending.resources, uri)
-}
-
-func (n *notifier) addTask(id string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.addUpdateLocked(&n.pending.tasks, id)
-}
-
-func (n *notifier) addElicitation(id string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.pending.elicitations = append(n.pending.elicitations, id)
-	n.startLocked()
-}
-
-func (n *notifier) addUpdateLocked(set *map[string]struct{}, name string) {
-	if len(*set) >= maxPendingUpdates {
-		return
+// addUpdates adds updated resources or changed tasks.
+func addUpdates(set *map[string]struct{}, names ...string) {
+	for _, name := range names {
+		if len(*set) < maxPendingUpdates {
+			sparse.Set(set, name, struct{}{})
+		}
 	}
-	sparse.Set(set, name, struct{}{})
-	n.startLocked()
 }
 
-// startLocked starts the goroutine unless it runs.
-func (n *notifier) startLocked() {
-	if !n.running {
+// add calls add with the pending changes, and starts the goroutine unless it runs. add must not
+// block. The method must not be called after wait.
+func (n *notifier) add(add func(*changes)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if add(&n.pending); !n.running && !n.pending.empty() {
 		n.running = true
 		n.goroutine.Go(n.run)
 	}
