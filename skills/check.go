@@ -65,13 +65,7 @@ func Check(files fs.FS) ([]*Skill, []Finding, error) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(a.Path, b.Path) })
 	list := make([]*Skill, len(c.entries))
 	for i, served := range c.entries {
-		var e entry
-		if err := json.Unmarshal(served.text, &e); err != nil {
-			return nil, nil, fmt.Errorf("skills: %w", err)
-		}
-		if list[i], err = e.skill(); err != nil {
-			return nil, nil, fmt.Errorf("skills: %w", err)
-		}
+		list[i] = served.skill
 	}
 	return list, findings, nil
 }

@@ -35,14 +35,14 @@ func settings(c *client.Client) (json.RawMessage, error) {
 }
 
 // pages calls a list method for each page.
-func pages(ctx context.Context, c *client.Client, method, uri string, fn func(page json.RawMessage) (next string, more bool, err error)) error {
+func pages[T any](ctx context.Context, c *client.Client, method, uri string, fn func(page T) (next string, more bool, err error)) error {
 	args := map[string]any{}
 	if uri != "" {
 		args["uri"] = uri
 	}
 	seen := map[string]bool{}
 	for range maxPages {
-		var page json.RawMessage
+		var page T
 		if err := c.Call(ctx, method, args, &page, client.WithRetry(true)); err != nil {
 			return err
 		}
@@ -68,20 +68,17 @@ func List(ctx context.Context, c *client.Client) iter.Seq2[*Skill, error] {
 			yield(nil, err)
 			return
 		}
-		err := pages(ctx, c, listMethod, "", func(page json.RawMessage) (string, bool, error) {
-			var result struct {
-				Skills     []entry `json:"skills"`
-				NextCursor string  `json:"nextCursor"`
-			}
-			if err := json.Unmarshal(page, &result); err != nil {
-				return "", false, &client.ProtocolError{Method: listMethod, Reason: "unexpected result", Err: err}
-			}
-			for _, e := range result.Skills {
+		type page struct {
+			Skills     []entry `json:"skills"`
+			NextCursor string  `json:"nextCursor"`
+		}
+		err := pages(ctx, c, listMethod, "", func(p page) (string, bool, error) {
+			for _, e := range p.Skills {
 				if !yield(e.skill()) {
 					return "", false, nil
 				}
 			}
-			return result.NextCursor, true, nil
+			return p.NextCursor, true, nil
 		})
 		if err != nil {
 			yield(nil, err)
@@ -194,19 +191,16 @@ func ReadFolder(ctx context.Context, c *client.Client, uri string) ([]mcp.Resour
 		return nil, fmt.Errorf("the server does not declare directoryRead of the extension %s", extension)
 	}
 	var all []mcp.Resource
-	err = pages(ctx, c, readDirMethod, uri, func(page json.RawMessage) (string, bool, error) {
-		var result struct {
-			Resources  []mcp.Resource `json:"resources"`
-			NextCursor string         `json:"nextCursor"`
-		}
-		if err := json.Unmarshal(page, &result); err != nil {
-			return "", false, &client.ProtocolError{Method: readDirMethod, Reason: "unexpected result", Err: err}
-		}
-		all = append(all, result.Resources...)
+	type page struct {
+		Resources  []mcp.Resource `json:"resources"`
+		NextCursor string         `json:"nextCursor"`
+	}
+	err = pages(ctx, c, readDirMethod, uri, func(p page) (string, bool, error) {
+		all = append(all, p.Resources...)
 		if len(all) > maxChildren {
 			return "", false, fmt.Errorf("call %s: %w", readDirMethod, client.ErrEndlessList)
 		}
-		return result.NextCursor, true, nil
+		return p.NextCursor, true, nil
 	})
 	return all, err
 }

@@ -83,10 +83,10 @@ type catalog struct {
 	folders map[string][]mcp.Resource
 }
 
-// A served is an entry with its JSON text.
+// A served is a skill with the JSON text of its entry.
 type served struct {
-	uri  string
-	text json.RawMessage
+	skill *Skill
+	text  json.RawMessage
 }
 
 // A file is a resource.
@@ -152,7 +152,7 @@ func load(files fs.FS, report func(name string, err error) error) (*catalog, err
 			}
 		}
 	}
-	slices.SortFunc(c.entries, func(a, b served) int { return cmp.Compare(a.uri, b.uri) })
+	slices.SortFunc(c.entries, func(a, b served) int { return cmp.Compare(a.skill.URI, b.skill.URI) })
 	for _, children := range c.folders {
 		slices.SortFunc(children, func(a, b mcp.Resource) int { return cmp.Compare(a.URI, b.URI) })
 	}
@@ -266,7 +266,7 @@ func (c *catalog) addSkill(root string) error {
 	if err != nil {
 		return err
 	}
-	c.entries = append(c.entries, served{e.URI, text})
+	c.entries = append(c.entries, served{skill, text})
 	return nil
 }
 
@@ -375,8 +375,8 @@ func (c *catalog) list(call *server.Call, text json.RawMessage) (json.RawMessage
 	}
 	keys, texts := make([]string, 0, len(c.entries)), make([]json.RawMessage, 0, len(c.entries))
 	for _, e := range c.entries {
-		if call.Shows(server.KindResource, e.uri) {
-			keys, texts = append(keys, e.uri), append(texts, e.text)
+		if uri := e.skill.URI; call.Shows(server.KindResource, uri) {
+			keys, texts = append(keys, uri), append(texts, e.text)
 		}
 	}
 	page, next, err := pageOf(keys, texts, p.Cursor)
@@ -391,7 +391,7 @@ func (c *catalog) get(call *server.Call, text json.RawMessage) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
-	i, ok := slices.BinarySearchFunc(c.entries, p.URI, func(e served, uri string) int { return cmp.Compare(e.uri, uri) })
+	i, ok := slices.BinarySearchFunc(c.entries, p.URI, func(e served, uri string) int { return cmp.Compare(e.skill.URI, uri) })
 	if !ok || !call.Shows(server.KindResource, p.URI) {
 		return nil, invalidParams("no skill has the URI %.200q", p.URI)
 	}
