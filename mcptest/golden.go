@@ -197,7 +197,8 @@ type goldenCase struct {
 
 // A step sends something and expects messages.
 type step struct {
-	kind stepKind
+	// word is > or >raw or @eof.
+	word string
 	text string
 	// line is an index in goldenCase.lines.
 	line int
@@ -205,14 +206,6 @@ type step struct {
 	// got holds the patterns for an update.
 	got []string
 }
-
-type stepKind uint8
-
-const (
-	stepSend stepKind = iota
-	stepRaw
-	stepEOF
-)
 
 // An expected message is a pattern and its line.
 type expected struct {
@@ -242,17 +235,13 @@ func parseCase(file string, first int, section *txtar.File) (*goldenCase, error)
 
 func (gc *goldenCase) parseLine(i int, line string) error {
 	word, rest, _ := strings.Cut(line, " ")
-	sends := word == ">" || word == ">raw" || word == "@eof"
 	switch {
-	case sends && len(gc.steps) > 0 && gc.steps[len(gc.steps)-1].kind == stepEOF:
-		return fmt.Errorf("nothing can be sent after @eof")
 	case word == "" || word[0] == '#':
-	case word == ">":
-		gc.steps = append(gc.steps, step{kind: stepSend, text: rest, line: i})
-	case word == ">raw":
-		gc.steps = append(gc.steps, step{kind: stepRaw, text: rest, line: i})
-	case word == "@eof":
-		gc.steps = append(gc.steps, step{kind: stepEOF, line: i})
+	case word == ">", word == ">raw", word == "@eof":
+		if n := len(gc.steps); n > 0 && gc.steps[n-1].word == "@eof" {
+			return fmt.Errorf("nothing can be sent after @eof")
+		}
+		gc.steps = append(gc.steps, step{word: word, text: rest, line: i})
 	case word == "<":
 		if len(gc.steps) == 0 {
 			return fmt.Errorf("no message can be expected before the first that is sent")
@@ -280,12 +269,12 @@ func (gc *goldenCase) location(i int) string {
 
 func (st *step) send(p *Peer) {
 	p.t.Helper()
-	switch st.kind {
-	case stepSend:
+	switch st.word {
+	case ">":
 		p.Send(st.text)
-	case stepRaw:
+	case ">raw":
 		p.SendRaw(st.text)
-	case stepEOF:
+	case "@eof":
 		p.CloseWrite()
 	}
 }
@@ -317,12 +306,12 @@ const (
 // recordStep records the messages of a step instead of comparing them.
 func (gc *goldenCase) recordStep(p *Peer, st *step) {
 	p.t.Helper()
-	if st.kind == stepEOF {
+	if st.word == "@eof" {
 		gc.mergeStep(p, st, p.mustReadRest())
 		return
 	}
 	text := st.text
-	if st.kind == stepSend {
+	if st.word == ">" {
 		text, _ = p.vars.expand(text) // the message was sent, so it has no error
 	}
 	gc.mergeStep(p, st, p.readReplies(text))
@@ -331,13 +320,13 @@ func (gc *goldenCase) recordStep(p *Peer, st *step) {
 // recordEnd ends the input. It adds a step for further messages.
 func (gc *goldenCase) recordEnd(p *Peer) {
 	p.t.Helper()
-	if gc.steps[len(gc.steps)-1].kind == stepEOF {
+	if gc.steps[len(gc.steps)-1].word == "@eof" {
 		return
 	}
 	p.CloseWrite()
 	if got := p.mustReadRest(); len(got) > 0 {
 		gc.lines = append(gc.lines, "@eof")
-		gc.steps = append(gc.steps, step{kind: stepEOF, line: len(gc.lines) - 1})
+		gc.steps = append(gc.steps, step{word: "@eof", line: len(gc.lines) - 1})
 		gc.mergeStep(p, &gc.steps[len(gc.steps)-1], got)
 	}
 }

@@ -462,8 +462,7 @@ type transcript struct {
 
 func (tr *transcript) add(mark byte, text string) {
 	if len(tr.lines) == maxTranscriptLines {
-		copy(tr.lines, tr.lines[1:])
-		tr.lines = tr.lines[:maxTranscriptLines-1]
+		tr.lines = slices.Delete(tr.lines, 0, 1)
 		tr.dropped++
 	}
 	tr.lines = append(tr.lines, string(mark)+" "+shorten(text, maxLineBytes))

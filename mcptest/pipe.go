@@ -80,12 +80,9 @@ func (q *queue) write(msg []byte) error {
 	for len(q.frames) > 0 && q.bytes+len(msg) > maxPipeBytes && !q.writeClosed && !q.readClosed {
 		q.changed.Wait()
 	}
-	if q.writeClosed || q.readClosed {
+	if !q.addLocked(msg) {
 		return io.ErrClosedPipe
 	}
-	q.frames = append(q.frames, append([]byte{}, msg...))
-	q.bytes += len(msg)
-	q.changed.Broadcast()
 	return nil
 }
 
@@ -93,6 +90,10 @@ func (q *queue) write(msg []byte) error {
 func (q *queue) inject(msg []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.addLocked(msg)
+}
+
+func (q *queue) addLocked(msg []byte) bool {
 	if q.writeClosed || q.readClosed {
 		return false
 	}

@@ -368,7 +368,10 @@ func setMembers(object []byte, changes map[string][]byte) []byte {
 // endSecond compares a repeated request with the first one. It returns the frame to forward. That
 // is the response of the second run if it asks, since a requestState may be valid only once.
 func (rf *rerunFramer) endSecond(r *handlerRun, m *jsonrpc.Message) []byte {
-	rf.report(r, rf.compareRuns(r, m))
+	differences := rf.compareRuns(r, m)
+	rf.mu.Lock()
+	rf.reportLocked(r, differences)
+	rf.mu.Unlock()
 	if inputRequests(m) == nil {
 		return r.heldFrame
 	}
@@ -424,13 +427,7 @@ func additional(first, second []string) (list []string) {
 	return list
 }
 
-// report fails the test, once for each target.
-func (rf *rerunFramer) report(r *handlerRun, differences []string) {
-	rf.mu.Lock()
-	defer rf.mu.Unlock()
-	rf.reportLocked(r, differences)
-}
-
+// reportLocked fails the test, once for each target. The caller must hold rf.mu.
 func (rf *rerunFramer) reportLocked(r *handlerRun, differences []string) {
 	method := string(r.first.request.Method)
 	target := jsonwire.Lookup(r.first.request.Params, "name")
