@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
@@ -259,11 +260,5 @@ func firstByte(text []byte) byte {
 
 // isObjectSchema reports whether a schema has "type":"object" at its root.
 func isObjectSchema(schema []byte) bool {
-	members := jsonwire.ObjectMembers(schema)
-	for members.Next() {
-		if members.KeyIs("type") {
-			return string(members.Value()) == `"object"`
-		}
-	}
-	return false
+	return string(jsonwire.Lookup(bytes.TrimSpace(schema), "type")) == `"object"`
 }

@@ -386,16 +386,7 @@ func putSampling(dst []byte, key string, c SamplingContent, extra []byte, r Revi
 }
 
 func writtenAsArray(extra []byte) bool {
-	if extra == nil {
-		return false
-	}
-	d := readObject(extra)
-	for d.next() {
-		if string(d.key) == "content" {
-			return firstByte(d.val) == '['
-		}
-	}
-	return false
+	return firstByte(jsonwire.Lookup(bytes.TrimSpace(extra), "content")) == '['
 }
 
 func blocksText(blocks []ContentBlock, r Revision) string {
@@ -455,21 +446,16 @@ func (PromptReference) isReference()           {}
 func (ResourceTemplateReference) isReference() {}
 
 func (r *reader) reference(dst *Reference) {
-	kind := ""
-	members := jsonwire.ObjectMembers(r.val)
-	for members.Next() {
-		if members.KeyIs("type") {
-			kind = jsonwire.Text(members.Value())
-		}
-	}
-	switch {
-	case !isObject(r.val):
+	if !isObject(r.val) {
 		r.fail("expected an object")
-	case kind == "ref/prompt":
+		return
+	}
+	switch jsonwire.Text(jsonwire.Lookup(r.val, "type")) { // read rejects a second one
+	case "ref/prompt":
 		var ref PromptReference
 		r.wrong(ref.read(r.val))
 		*dst = ref
-	case kind == "ref/resource":
+	case "ref/resource":
 		var ref ResourceTemplateReference
 		r.wrong(ref.read(r.val))
 		*dst = ref
