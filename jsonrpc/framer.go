@@ -271,7 +271,7 @@ func (f *streamFramer) makeRoom() {
 			f.buf = make([]byte, minBuffer)
 		}
 	}
-	if need := f.bodyLen; f.end-f.start > minBuffer || need > minBuffer {
+	if max(f.end-f.start, f.bodyLen) > minBuffer {
 		f.underusedReads = 0
 	}
 	switch {
@@ -406,11 +406,7 @@ func (f *streamFramer) Release(frame []byte) { putBuffer(frame) }
 
 func (f *streamFramer) Detach() {
 	f.line = nil
-	n := max(minBuffer, f.end-f.start)
-	if f.bodyLen > n {
-		n = f.bodyLen
-	}
-	buf := f.newBuffer(n)
+	buf := f.newBuffer(max(minBuffer, f.end-f.start, f.bodyLen))
 	copy(buf, f.buf[f.start:f.end])
 	f.buf = buf
 	f.scanned, f.end, f.start = f.scanned-f.start, f.end-f.start, 0
@@ -562,28 +558,19 @@ func putHeader(dst []byte, start int) []byte {
 // space. It returns FramingAuto if there are too few.
 func detectFraming(b []byte, eof bool) Framing {
 	const prefix = "content-"
-	for i := range min(len(b), len(prefix)) {
-		if lower(b[i]) != prefix[i] {
-			return FramingLine
-		}
-	}
+	n := min(len(b), len(prefix))
 	switch {
-	case len(b) >= len(prefix):
+	case !bytes.EqualFold(b[:n], []byte(prefix[:n])):
+		return FramingLine
+	case n == len(prefix):
 		return FramingHeader
-	case eof && len(b) > 0:
+	case eof && n > 0:
 		return FramingLine
 	}
 	return FramingAuto
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
-}
 
 // nextHeader returns the next body. It skips invalid input up to the next text that looks like a
 // header. A JSON text cannot contain one, because a header has a raw line break right after a
@@ -761,7 +748,7 @@ func parseHeader(block []byte) (length int64, reason string) {
 // isFieldName distinguishes header fields from parts of a body, such as JSON.
 func isFieldName(b []byte) bool {
 	for _, c := range b {
-		if l := lower(c); (l < 'a' || l > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+		if l := c | 0x20; (l < 'a' || l > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
 			return false
 		}
 	}
@@ -791,12 +778,7 @@ func isLengthLine(b []byte) bool {
 		return false
 	}
 	value := bytes.TrimSpace(line[1:])
-	for _, c := range value {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return len(value) > 0
+	return len(value) > 0 && len(bytes.Trim(value, "0123456789")) == 0
 }
 
 // A TooLargeError is the error for a message above the receiver's limit. The rest of the message is
