@@ -66,17 +66,7 @@ func RequestContext(ctx context.Context) *Context {
 // notifications that use it belong to no request; a detached connection does not send them by a
 // request's sender.
 func WithoutRequest(ctx context.Context) context.Context {
-	return &withoutRequestCtx{WithTrace(ctx, TraceFrom(ctx))}
-}
-
-type withoutRequestCtx struct{ context.Context }
-
-// Value implements [context.Context].
-func (c *withoutRequestCtx) Value(key any) any {
-	if key == (contextKey{}) {
-		return nil
-	}
-	return c.Context.Value(key)
+	return context.WithValue(WithTrace(ctx, TraceFrom(ctx)), contextKey{}, (*Context)(nil))
 }
 
 // WithSender calls f with the Sender of the [Delivery] of c's request, which is valid until f
