@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -426,12 +425,8 @@ func (c *Call) Log(level mcp.LoggingLevel, logger string, data any) error {
 	if err != nil {
 		return fmt.Errorf("log data: %w", err)
 	}
-	params := jsonwire.AppendQuote([]byte(`{"level":`), level.String())
-	if logger != "" {
-		params = jsonwire.AppendQuote(append(params, `,"logger":`...), logger)
-	}
-	params = append(append(params, `,"data":`...), text...)
-	return c.notify(mcp.NotificationMessage, append(params, '}'))
+	params := &mcp.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: text}
+	return c.notify(mcp.NotificationMessage, mcp.Append(nil, params, c.ex.Revision))
 }
 
 // Logger returns the server's logger with the request's id, method and target, and its trace id if
@@ -508,20 +503,9 @@ func (c *Call) sendProgress(progress, total float64, message string) error {
 	if token == nil {
 		return nil
 	}
-	params := append(append([]byte(`{"progressToken":`), token...), `,"progress":`...)
-	params = appendNumber(params, progress)
+	params := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: progress, Message: message}
 	if total != 0 {
-		params = appendNumber(append(params, `,"total":`...), total)
+		params.Total = &total
 	}
-	if message != "" && c.ex.ProgressMessage {
-		params = jsonwire.AppendQuote(append(params, `,"message":`...), message)
-	}
-	return c.notify(mcp.NotificationProgress, append(params, '}'))
-}
-
-func appendNumber(dst []byte, f float64) []byte {
-	if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-		return strconv.AppendInt(dst, int64(f), 10)
-	}
-	return strconv.AppendFloat(dst, f, 'g', -1, 64)
+	return c.notify(mcp.NotificationProgress, mcp.Append(nil, params, c.ex.Revision))
 }

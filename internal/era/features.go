@@ -26,8 +26,6 @@ type Features struct {
 	// Completions says that there is a capability for completion. Before, servers needed none for
 	// it.
 	Completions bool
-	// ProgressMessage says that progress notifications have a message.
-	ProgressMessage bool
 	// Structured says that tools have structuredContent and outputSchema. The root is an object.
 	Structured bool
 	// StructuredAny allows any root for these.
@@ -54,23 +52,22 @@ var features = func() [6]Features {
 	var all [6]Features
 	for _, r := range mcp.Revisions() {
 		all[r] = Features{
-			Revision:        r,
-			Modern:          r.Modern(),
-			Batches:         r == mcp.Revision20250326,
-			VersionHeader:   r >= mcp.Revision20250618,
-			Polling:         r == mcp.Revision20251125,
-			NullErrorID:     r <= mcp.Revision20250618,
-			Completions:     r >= mcp.Revision20250326,
-			ProgressMessage: r >= mcp.Revision20250326,
-			Structured:      r >= mcp.Revision20250618,
-			StructuredAny:   r >= mcp.Revision20260728,
-			CoreTasks:       r == mcp.Revision20251125,
-			Icons:           r >= mcp.Revision20251125,
-			Elicitation:     r >= mcp.Revision20250618,
-			URLElicitation:  r >= mcp.Revision20251125,
-			ElicitationIDs:  r == mcp.Revision20251125,
-			MultiSelect:     r >= mcp.Revision20251125,
-			SamplingTools:   r >= mcp.Revision20251125,
+			Revision:       r,
+			Modern:         r.Modern(),
+			Batches:        r == mcp.Revision20250326,
+			VersionHeader:  r >= mcp.Revision20250618,
+			Polling:        r == mcp.Revision20251125,
+			NullErrorID:    r <= mcp.Revision20250618,
+			Completions:    r >= mcp.Revision20250326,
+			Structured:     r >= mcp.Revision20250618,
+			StructuredAny:  r >= mcp.Revision20260728,
+			CoreTasks:      r == mcp.Revision20251125,
+			Icons:          r >= mcp.Revision20251125,
+			Elicitation:    r >= mcp.Revision20250618,
+			URLElicitation: r >= mcp.Revision20251125,
+			ElicitationIDs: r == mcp.Revision20251125,
+			MultiSelect:    r >= mcp.Revision20251125,
+			SamplingTools:  r >= mcp.Revision20251125,
 		}
 	}
 	return all

@@ -15,10 +15,10 @@ func TestFeatures(t *testing.T) {
 	want := map[string]Features{
 		"none":       {},
 		"2024-11-05": {NullErrorID: true},
-		"2025-03-26": {NullErrorID: true, Batches: true, Completions: true, ProgressMessage: true},
-		"2025-06-18": {VersionHeader: true, NullErrorID: true, Completions: true, ProgressMessage: true, Structured: true, Elicitation: true},
-		"2025-11-25": {VersionHeader: true, Polling: true, Completions: true, ProgressMessage: true, Structured: true, CoreTasks: true, Icons: true, Elicitation: true, URLElicitation: true, ElicitationIDs: true, MultiSelect: true, SamplingTools: true},
-		"2026-07-28": {VersionHeader: true, Modern: true, Completions: true, ProgressMessage: true, Structured: true, StructuredAny: true, Icons: true, Elicitation: true, URLElicitation: true, MultiSelect: true, SamplingTools: true},
+		"2025-03-26": {NullErrorID: true, Batches: true, Completions: true},
+		"2025-06-18": {VersionHeader: true, NullErrorID: true, Completions: true, Structured: true, Elicitation: true},
+		"2025-11-25": {VersionHeader: true, Polling: true, Completions: true, Structured: true, CoreTasks: true, Icons: true, Elicitation: true, URLElicitation: true, ElicitationIDs: true, MultiSelect: true, SamplingTools: true},
+		"2026-07-28": {VersionHeader: true, Modern: true, Completions: true, Structured: true, StructuredAny: true, Icons: true, Elicitation: true, URLElicitation: true, MultiSelect: true, SamplingTools: true},
 	}
 	got := map[string]Features{}
 	for _, r := range append(mcp.Revisions(), mcp.RevisionNone) {
