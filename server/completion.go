@@ -118,10 +118,8 @@ func newCompleters(names []string, list []Completer) (completers, error) {
 	return all, nil
 }
 
-// completions answers completion/complete for the prompts and resource templates of a server.
+// completions answers completion/complete.
 type completions struct {
-	prompts   *registry[*prompt]
-	templates *registry[*template]
 	// offered is set once a Completer is registered and never reset.
 	offered atomic.Bool
 }
@@ -146,7 +144,7 @@ func (cs *completions) answer(c *Call, r *rpc.Request, dst []byte) ([]byte, erro
 	if params.Context != nil {
 		req.Arguments = params.Context.Arguments
 	}
-	all, err := cs.completersOf(c, params.Ref, &req)
+	all, err := completersOf(c, params.Ref, &req)
 	if err != nil {
 		return dst, err
 	}
@@ -177,17 +175,18 @@ func decodeParamsError(err error) error {
 }
 
 // completersOf returns the completers of the referenced prompt or template, if the caller sees it.
-func (cs *completions) completersOf(c *Call, ref mcp.Reference, req *CompleteRequest) (completers, error) {
+func completersOf(c *Call, ref mcp.Reference, req *CompleteRequest) (completers, error) {
+	s := c.session.srv
 	switch ref := ref.(type) {
 	case mcp.PromptReference:
 		c.name, req.Prompt = ref.Name, ref.Name
-		if p := cs.prompts.catalog().byKey[ref.Name]; p != nil && c.view.shows(KindPrompt, ref.Name) {
+		if p := s.prompts.catalog().byKey[ref.Name]; p != nil && c.view.shows(KindPrompt, ref.Name) {
 			return p.completers, nil
 		}
 		return nil, unknownPrompt(ref.Name)
 	case mcp.ResourceTemplateReference:
 		c.name, req.URITemplate = ref.URI, ref.URI
-		if t := cs.templates.catalog().byKey[ref.URI]; t != nil && c.view.shows(KindResourceTemplate, ref.URI) {
+		if t := s.resources.templates.catalog().byKey[ref.URI]; t != nil && c.view.shows(KindResourceTemplate, ref.URI) {
 			return t.completers, nil
 		}
 	}

@@ -71,7 +71,7 @@ func (rs *InputRequests) Elicit(key string, p *mcp.ElicitRequestParams) *Reply[*
 	var form *schema.Validator
 	var err error
 	if p.Mode != mcp.ElicitModeURL {
-		form, err = compileForm(p, rs.call.ex.Features, rs.call.session.srv.inputs.forms.engine)
+		form, err = compileForm(p, rs.call.ex.Features, rs.call.session.srv.opts.SchemaEngine)
 	}
 	q.decode = func(text []byte) error {
 		res, err := readElicitResult(text)
@@ -213,7 +213,7 @@ var errNoCall = errors.New("the context does not belong to a call")
 func Form[T any](qs *InputRequests, key, message string) *Reply[Answer[T]] {
 	r := new(Reply[Answer[T]])
 	q := &inputRequest{key: key, method: mcp.MethodElicit}
-	f, err := formOf[T](&qs.call.session.srv.inputs.forms)
+	f, err := formOf[T](qs.call.session.srv)
 	if err != nil {
 		qs.add(q, err)
 		return r
@@ -244,20 +244,13 @@ type form[T any] struct {
 	requested json.RawMessage
 }
 
-// A formCache holds the compiled forms of a server.
-type formCache struct {
-	engine schema.Engine
-	// byType maps a reflect.Type to its *form.
-	byType sync.Map
-}
-
-// formOf returns the form of a struct type. It is compiled once.
-func formOf[T any](fc *formCache) (*form[T], error) {
+// formOf returns the form of a struct type.
+func formOf[T any](s *Server) (*form[T], error) {
 	key := reflect.TypeFor[T]()
-	if f, ok := fc.byType.Load(key); ok {
+	if f, ok := s.inputs.forms.Load(key); ok {
 		return f.(*form[T]), nil
 	}
-	typed, err := schema.Of[T](&schema.Options{AllowUnknown: true, Engine: fc.engine})
+	typed, err := schema.Of[T](&schema.Options{AllowUnknown: true, Engine: s.opts.SchemaEngine})
 	if err != nil {
 		return nil, fmt.Errorf("form: %w", err)
 	}
@@ -265,7 +258,7 @@ func formOf[T any](fc *formCache) (*form[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("form of type %v: %w", key, err)
 	}
-	f, _ := fc.byType.LoadOrStore(key, &form[T]{typed, requested})
+	f, _ := s.inputs.forms.LoadOrStore(key, &form[T]{typed, requested})
 	return f.(*form[T]), nil
 }
 
@@ -363,65 +356,46 @@ func requestedSchema(text []byte) (json.RawMessage, error) {
 	if !isObjectSchema(text) || jsonwire.Lookup(text, "properties") == nil {
 		return nil, errors.New("it must be a struct")
 	}
-	dst := []byte(`{"type":"object","properties":{`)
-	members := jsonwire.ObjectMembers(jsonwire.Lookup(text, "properties"))
-	for first := true; members.Next(); first = false {
-		if !first {
-			dst = append(dst, ',')
+	var err error
+	dst := era.Rewrite([]byte(`{"type":"object","properties":`), jsonwire.Lookup(text, "properties"), func(m *jsonwire.Members) []byte {
+		if m.Value()[0] != '{' {
+			err = fmt.Errorf("property %q: %w", m.KeyString(), errFormNested)
 		}
-		dst = append(append(append(dst, '"'), members.RawKey()...), `":`...)
-		if members.Value()[0] != '{' {
-			return nil, fmt.Errorf("property %q: %w", members.KeyString(), errFormNested)
-		}
-		dst = appendField(dst, members.Value())
+		return formField(m.Value())
+	}, nil)
+	if err != nil {
+		return nil, err
 	}
-	dst = append(dst, '}')
 	if required := jsonwire.Lookup(text, "required"); required != nil {
 		dst = append(append(dst, `,"required":`...), required...)
 	}
 	return append(dst, '}'), nil
 }
 
-// appendField appends the schema of a field without keywords that forms lack. It removes null: a Go
+// formField returns the schema of a field without keywords that forms lack. It removes null: a Go
 // pointer may be null, but a form leaves the field out.
-func appendField(dst, field []byte) []byte {
-	dst = append(dst, '{')
-	first := true
-	members := jsonwire.ObjectMembers(field)
-	for members.Next() {
-		key, value := members.KeyString(), members.Value()
+func formField(field []byte) []byte {
+	return era.Rewrite(nil, field, func(m *jsonwire.Members) []byte {
+		key, value := m.KeyString(), m.Value()
 		switch {
 		case !slices.Contains(fieldKeywords, key), key == "format" && !slices.Contains(formFormats, string(value)):
-			continue
+			return nil
 		case (key == "type" || key == "enum") && value[0] == '[':
-			value = withoutNull(value, key == "type")
+			value = era.RewriteArray(nil, value, notNull)
 		}
-		if !first {
-			dst = append(dst, ',')
+		if types := jsonwire.ArrayElements(value); key == "type" && types.Next() {
+			value = types.Value()
 		}
-		first = false
-		dst = append(append(jsonwire.AppendQuote(dst, key), ':'), value...)
-	}
-	return append(dst, '}')
+		return value
+	}, nil)
 }
 
-// withoutNull returns an array without null or, if single is set, its first other element.
-func withoutNull(array []byte, single bool) []byte {
-	dst := []byte{'['}
-	elements := jsonwire.ArrayElements(array)
-	for elements.Next() {
-		switch v := elements.Value(); {
-		case string(v) == "null", string(v) == `"null"`:
-		case single:
-			return v
-		default:
-			if len(dst) > 1 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, v...)
-		}
+// notNull returns an element of a type or an enum, or nil for null.
+func notNull(element []byte) []byte {
+	if string(element) == "null" || string(element) == `"null"` {
+		return nil
 	}
-	return append(dst, ']')
+	return element
 }
 
 var formFormats = []string{`"email"`, `"uri"`, `"date"`, `"date-time"`}

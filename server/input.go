@@ -120,20 +120,18 @@ func newInputState(requester inputRequester) *inputState {
 
 // An inputManager lets the handlers of a server ask clients for input.
 type inputManager struct {
-	opts   InputOptions
-	states requestStates
-	forms  formCache
+	opts InputOptions
+	used usedStates
+	// forms maps the reflect.Type of a form to its *form, which is compiled once.
+	forms sync.Map
 }
 
 // init sets the defaults of the options.
-func (im *inputManager) init(server string, o *Options) {
-	opts := o.Input
-	defaults.IfNotPositive(&opts.StateTTL, defaultStateTTL)
-	defaults.IfNotPositive(&opts.MaxStateBytes, defaultStateBytes)
-	defaults.IfNotPositive(&opts.MaxRounds, defaultMaxRounds)
+func (im *inputManager) init(opts InputOptions) {
 	im.opts = opts
-	im.states.server, im.states.keys, im.states.opts = server, o.StateKeys, &im.opts
-	im.forms.engine = o.SchemaEngine
+	defaults.IfNotPositive(&im.opts.StateTTL, defaultStateTTL)
+	defaults.IfNotPositive(&im.opts.MaxStateBytes, defaultStateBytes)
+	defaults.IfNotPositive(&im.opts.MaxRounds, defaultMaxRounds)
 }
 
 // stateOf returns the input state of the call. The first use creates it.
@@ -143,7 +141,7 @@ func (im *inputManager) stateOf(c *Call) *inputState {
 	}
 	var rq inputRequester = &legacyRequester{c}
 	if c.ex.Modern {
-		rq = &inputRound{inputs: im, call: c}
+		rq = &inputRound{call: c}
 	}
 	c.input.CompareAndSwap(nil, newInputState(rq))
 	return c.input.Load()
@@ -172,12 +170,12 @@ func (im *inputManager) resume(c *Call, r *rpc.Request) error {
 	case !hasState && !hasResponses:
 		return nil
 	}
-	rd := &inputRound{inputs: im, call: c, answers: make(map[string]*inputResponse)}
+	rd := &inputRound{call: c, answers: make(map[string]*inputResponse)}
 	d := newInputState(rd)
 	var pending map[string]pendingRequest
 	var expires int64
 	if hasState {
-		m, stamp, err := im.states.open(c, r, jsonwire.Text(state), before)
+		m, stamp, err := im.open(c, r, jsonwire.Text(state), before)
 		if err != nil {
 			return err
 		}
@@ -418,8 +416,7 @@ func (lr *legacyRequester) request(ctx context.Context, q *inputRequest) ([]byte
 // so nothing waits here. It is the inputRequester of such a call.
 // (https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr)
 type inputRound struct {
-	inputs *inputManager
-	call   *Call
+	call *Call
 
 	mu sync.Mutex
 	// rounds counts the earlier input rounds.
@@ -526,6 +523,7 @@ func checkResponse(f ClientFeature, text []byte) error {
 
 // respond implements inputRequester. Pending input requests replace the handler's result.
 func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, err error) ([]byte, error) {
+	im := &rd.call.session.srv.inputs
 	rd.mu.Lock()
 	defer rd.mu.Unlock()
 	switch {
@@ -533,11 +531,11 @@ func (rd *inputRound) respond(d *inputState, r *rpc.Request, head, out []byte, e
 		return head, rd.wireErr
 	case len(rd.pending) == 0:
 		return out, err
-	case rd.rounds >= rd.inputs.opts.MaxRounds:
+	case rd.rounds >= im.opts.MaxRounds:
 		return head, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s still has input requests after %d rounds; the limit is Options.Input.MaxRounds",
 			clip.String(rd.call.name, 100), rd.rounds)
 	}
-	state, err := rd.inputs.states.seal(rd.call, r, rd.requestState(d))
+	state, err := im.seal(rd.call, r, rd.requestState(d))
 	if err != nil {
 		return head, err
 	}

@@ -279,7 +279,6 @@ func New(name, version string, opts *Options) (*Server, error) {
 	s.tools.kind, s.prompts.kind = KindTool, KindPrompt
 	s.resources.registered.kind, s.resources.templates.kind = KindResource, KindResourceTemplate
 	s.resources.registered.normalize = uritemplate.Normalize
-	s.completions.prompts, s.completions.templates = &s.prompts, &s.resources.templates
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -319,7 +318,7 @@ func New(name, version string, opts *Options) (*Server, error) {
 	if s.keysGiven = o.StateKeys != nil; !s.keysGiven {
 		o.StateKeys = new(StateKeys)
 	}
-	s.inputs.init(name, o)
+	s.inputs.init(o.Input)
 	for _, k := range o.AdvertiseKinds {
 		s.advertised |= k.listChange()
 	}

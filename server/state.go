@@ -98,20 +98,11 @@ func (d *digest) UnmarshalText(text []byte) error {
 	return err
 }
 
-// requestStates seals and opens the request states of the calls of a server.
-type requestStates struct {
-	// server is the name of the server.
-	server string
-	keys   *StateKeys
-	opts   *InputOptions
-	used   usedStates
-}
-
 // seal returns the state that the client keeps for the call. Its StateTTL starts now unless it has
 // an expiry.
-func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte, error) {
+func (im *inputManager) seal(c *Call, r *rpc.Request, m *requestState) ([]byte, error) {
 	if m.Expires == 0 {
-		m.Expires = time.Now().Add(st.opts.StateTTL).UnixMilli()
+		m.Expires = time.Now().Add(im.opts.StateTTL).UnixMilli()
 	}
 	var plaintext bytes.Buffer
 	enc := json.NewEncoder(&plaintext)
@@ -119,11 +110,11 @@ func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte,
 	if err := enc.Encode(m); err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
 	}
-	if n := seal.Len(plaintext.Len()); n > st.opts.MaxStateBytes {
+	if n := seal.Len(plaintext.Len()); n > im.opts.MaxStateBytes {
 		return nil, jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s has a request state of %d bytes, more than the %d of Options.Input.MaxStateBytes",
-			clip.String(c.name, 100), n, st.opts.MaxStateBytes)
+			clip.String(c.name, 100), n, im.opts.MaxStateBytes)
 	}
-	text, _, err := st.keys.ring.Seal(nil, statePurpose, plaintext.Bytes(), st.binding(c, r))
+	text, _, err := c.session.srv.opts.StateKeys.ring.Seal(nil, statePurpose, plaintext.Bytes(), stateBinding(c, r))
 	if err != nil {
 		return nil, fmt.Errorf("request state: %w", err)
 	}
@@ -132,8 +123,8 @@ func (st *requestStates) seal(c *Call, r *rpc.Request, m *requestState) ([]byte,
 
 // open opens a sealed state and counts its use, unless it is the one that this request was admitted
 // with before. All failures return the same error, so that it tells a forger nothing.
-func (st *requestStates) open(c *Call, r *rpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
-	plaintext, stamp, err := st.keys.ring.Open(text, st.opts.MaxStateBytes, statePurpose, st.binding(c, r))
+func (im *inputManager) open(c *Call, r *rpc.Request, text string, before seal.Stamp) (*requestState, seal.Stamp, error) {
+	plaintext, stamp, err := c.session.srv.opts.StateKeys.ring.Open(text, im.opts.MaxStateBytes, statePurpose, stateBinding(c, r))
 	m := new(requestState)
 	if err == nil {
 		err = json.Unmarshal(plaintext, m)
@@ -142,8 +133,8 @@ func (st *requestStates) open(c *Call, r *rpc.Request, text string, before seal.
 	if err != nil || now >= m.Expires {
 		return nil, stamp, errState
 	}
-	if st.opts.SingleUseState && stamp != before {
-		if err := st.use(c, stamp, now, m.Expires); err != nil {
+	if im.opts.SingleUseState && stamp != before {
+		if err := im.use(c, stamp, now, m.Expires); err != nil {
 			return nil, stamp, err
 		}
 	}
@@ -151,14 +142,14 @@ func (st *requestStates) open(c *Call, r *rpc.Request, text string, before seal.
 }
 
 // use records that a state is used. Times are in milliseconds since 1970.
-func (st *requestStates) use(c *Call, stamp seal.Stamp, now, expires int64) error {
+func (im *inputManager) use(c *Call, stamp seal.Stamp, now, expires int64) error {
 	caller := c.identity().callerID(c.session)
-	if st.opts.UsedStates == nil {
-		return st.used.use(caller, stamp, now, expires)
+	if im.opts.UsedStates == nil {
+		return im.used.use(caller, stamp, now, expires)
 	}
 	ctx, cancel := context.WithTimeout(c, storeTimeout)
 	defer cancel()
-	first, err := st.opts.UsedStates.Once(ctx, caller, hex.EncodeToString(stamp[:]), time.Duration(expires-now)*time.Millisecond)
+	first, err := im.opts.UsedStates.Once(ctx, caller, hex.EncodeToString(stamp[:]), time.Duration(expires-now)*time.Millisecond)
 	if err != nil {
 		c.session.log.Error("use of a request state not recorded", "error", err)
 		return unavailable("it cannot be checked now whether params.requestState was used before: try again")
@@ -177,11 +168,11 @@ func unavailable(reason string) error {
 
 var errState = invalidParams("params.requestState is not valid for this request, or has expired: start over without requestState and inputResponses")
 
-// binding returns what a state is bound to: the server, the caller, the method, its target and
+// stateBinding returns what a state is bound to: the server, the caller, the method, its target and
 // its parameters.
-func (st *requestStates) binding(c *Call, r *rpc.Request) []byte {
+func stateBinding(c *Call, r *rpc.Request) []byte {
 	var binding []byte
-	for _, text := range []string{st.server, c.identity().principal, c.method, c.name} {
+	for _, text := range []string{c.session.srv.name, c.identity().principal, c.method, c.name} {
 		binding = append(binary.AppendUvarint(binding, uint64(len(text))), text...)
 	}
 	return append(binding, digestParams(r.Params)...)

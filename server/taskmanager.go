@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -309,7 +308,7 @@ func requestedTTL(task []byte, limit time.Duration) (time.Duration, error) {
 	case meta.TTL == nil || *meta.TTL >= limit.Milliseconds():
 		return limit, nil
 	case *meta.TTL <= 0:
-		return 0, invalidParams("params.task.ttl must be greater than 0, not %s", strconv.FormatInt(*meta.TTL, 10))
+		return 0, invalidParams("params.task.ttl must be greater than 0, not %d", *meta.TTL)
 	}
 	return time.Duration(*meta.TTL) * time.Millisecond, nil
 }
