@@ -1,6 +1,9 @@
 package mcptest
 
 import (
+	"bytes"
+	"cmp"
+
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -62,50 +65,19 @@ func paramsOrNil(params string) []byte {
 
 func revisionText(r mcp.Revision) []byte { return jsonwire.AppendQuote(nil, r.String()) }
 
-// modernMeta returns the required _meta members of a modern request as pairs of name and JSON text.
-func modernMeta(r mcp.Revision) [][2]string {
-	return [][2]string{{mcp.MetaProtocolVersion, string(revisionText(r))}, {mcp.MetaClientCapabilities, "{}"}}
-}
-
-// withMeta adds the metadata of a modern request to params. It returns params that are not an
-// object unchanged, since a test may want to send them.
+// withMeta adds the required metadata of a modern request to params. It returns params that are not
+// an object unchanged, since a test may want to send them.
 func withMeta(r mcp.Revision, params string) string {
-	if params == "" {
-		params = "{}"
-	}
-	v, err := parse(params)
-	if err != nil || v.kind != '{' {
+	text := bytes.TrimSpace([]byte(cmp.Or(params, "{}")))
+	meta := jsonwire.Lookup(text, "_meta")
+	if jsonwire.Valid(text, maxDepth) != nil || text[0] != '{' || meta != nil && meta[0] != '{' {
 		return params
 	}
-	meta := value{kind: '{'}
-	if had := v.member("_meta"); had != nil {
-		if meta = *had; meta.kind != '{' {
-			return params
+	var missing []change
+	for _, c := range []change{{mcp.MetaProtocolVersion, revisionText(r)}, {mcp.MetaClientCapabilities, []byte("{}")}} {
+		if jsonwire.Lookup(meta, c.key) == nil {
+			missing = append(missing, c)
 		}
 	}
-	dst := []byte(`{"_meta":{`)
-	n := 0
-	for _, m := range modernMeta(r) {
-		if meta.member(m[0]) == nil {
-			dst = append(jsonwire.AppendQuote(appendComma(dst, n), m[0]), ':')
-			dst = append(dst, m[1]...)
-			n++
-		}
-	}
-	for _, m := range meta.members {
-		dst = appendMember(appendComma(dst, n), m)
-		n++
-	}
-	dst = append(dst, '}')
-	for _, m := range v.members {
-		if m.name != "_meta" {
-			dst = appendMember(append(dst, ','), m)
-		}
-	}
-	return string(append(dst, '}'))
-}
-
-func appendMember(dst []byte, m member) []byte {
-	dst = append(append(append(dst, '"'), m.rawKey...), `":`...)
-	return jsonwire.AppendCompact(dst, m.value.raw)
+	return string(setMembers(text, change{"_meta", setMembers(meta, missing...)}))
 }

@@ -24,7 +24,7 @@ func TestLines(t *testing.T) {
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{` + meta + `},"name":"a b","arguments":{"n":1e400}}}`},
 		{"modern, no params", mcptest.Request(modern, 1, "server/discover", ""), `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{` + meta + `}}}`},
 		{"modern, with metadata", mcptest.Request(modern, 1, "x", `{"a":1,"_meta":{"progressToken":"t","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`),
-			`{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"t","io.modelcontextprotocol/clientCapabilities":{"roots":{}}},"a":1}}`},
+			`{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":1,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"t","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}}`},
 		{"modern, invalid params", mcptest.Request(modern, 1, "x", `[1]`), `{"jsonrpc":"2.0","id":1,"method":"x","params":[1]}`},
 		{"modern, invalid metadata", mcptest.Request(modern, 1, "x", `{"_meta":"$modern"}`), `{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":"$modern"}}`},
 		{"notification", mcptest.Notification("notifications/cancelled", `{"requestId":1}`), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`},

@@ -3,6 +3,7 @@ package mcptest
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -255,7 +256,7 @@ func (rf *rerunFramer) record(m *jsonrpc.Message) (hide bool) {
 
 func addNote(notes *[]string, m *jsonrpc.Message) {
 	if len(*notes) < maxRunNotes {
-		params := setMembers(m.Params, map[string][]byte{"progressToken": nil})
+		params := setMembers(m.Params, change{"progressToken", nil})
 		*notes = append(*notes, string(m.Method)+" "+string(params))
 	}
 }
@@ -313,17 +314,18 @@ func (rf *rerunFramer) repeat(first *handlerRun, m *jsonrpc.Message, frame []byt
 	meta := jsonwire.Lookup(first.request.Params, "_meta")
 	if first.progressToken != "" {
 		r.progressToken = string(jsonwire.AppendQuote(nil, name))
-		meta = setMembers(meta, map[string][]byte{"progressToken": []byte(r.progressToken)})
+		meta = setMembers(meta, change{"progressToken", []byte(r.progressToken)})
 	}
 	if meta != nil && len(rf.runs) > 0 { // whose log messages they are would be unknown
-		meta = setMembers(meta, map[string][]byte{mcp.MetaLogLevel: nil})
+		meta = setMembers(meta, change{mcp.MetaLogLevel, nil})
 	}
-	changes := map[string][]byte{"_meta": meta, "requestState": nil}
-	if state := jsonwire.Lookup(m.Result, "requestState"); state != nil {
-		changes["requestState"], changes["inputResponses"] = state, nil
+	state := jsonwire.Lookup(m.Result, "requestState")
+	changes := []change{{"_meta", meta}, {"requestState", state}}
+	if state != nil {
+		changes = append(changes, change{"inputResponses", nil})
 	}
 	id, method := jsonrpc.StringID(name), string(first.request.Method)
-	again := jsonrpc.AppendRequest(nil, id, method, setMembers(first.request.Params, changes))
+	again := jsonrpc.AppendRequest(nil, id, method, setMembers(first.request.Params, changes...))
 	r.request = new(jsonrpc.Message)
 	if jsonrpc.Parse(again, r.request, maxDepth) != nil || !rf.in.inject(again) {
 		return false
@@ -334,8 +336,14 @@ func (rf *rerunFramer) repeat(first *handlerRun, m *jsonrpc.Message, frame []byt
 	return true
 }
 
-// setMembers returns an object with some members replaced, appended, or removed (nil).
-func setMembers(object []byte, changes map[string][]byte) []byte {
+// A change is the new value of a member. Nil removes it.
+type change struct {
+	key   string
+	value []byte
+}
+
+// setMembers returns an object with some members replaced, inserted in front, or removed.
+func setMembers(object []byte, changes ...change) []byte {
 	dst := []byte{'{'}
 	n := 0
 	add := func(key string, value []byte) {
@@ -345,22 +353,17 @@ func setMembers(object []byte, changes map[string][]byte) []byte {
 			n++
 		}
 	}
-	done := make(map[string]bool, len(changes))
-	if len(object) > 0 && object[0] == '{' {
-		for m := jsonwire.ObjectMembers(object); m.Next(); {
-			key := m.KeyString()
-			value, changed := changes[key]
-			if !changed {
-				value = m.Value()
-			}
-			done[key] = true
-			add(key, value)
+	for _, c := range changes {
+		if jsonwire.Lookup(object, c.key) == nil {
+			add(c.key, c.value)
 		}
 	}
-	for _, key := range []string{"progressToken", "_meta", "requestState"} {
-		if !done[key] {
-			add(key, changes[key])
+	for m := jsonwire.ObjectMembers(object); m.Next(); {
+		value := m.Value()
+		if i := slices.IndexFunc(changes, func(c change) bool { return m.KeyIs(c.key) }); i >= 0 {
+			value = changes[i].value
 		}
+		add(m.KeyString(), value)
 	}
 	return append(dst, '}')
 }

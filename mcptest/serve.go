@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"mcpwire/client"
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 )
 
@@ -98,9 +99,7 @@ func Script(t testing.TB, script func(p *Peer)) jsonrpc.Framer {
 		t.Helper()
 		defer clientEnd.Close()
 		clientEnd.CloseWrite()
-		select {
-		case <-done:
-		case <-time.After(scriptTimeout):
+		if !wait.Closed(done, scriptTimeout) {
 			t.Errorf("the script has not returned within %v of the end of the test", scriptTimeout)
 			return
 		}
