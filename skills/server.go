@@ -58,9 +58,9 @@ func Add(srv *server.Server, files fs.FS) error {
 		return fmt.Errorf("skills: %w", err)
 	}
 	errs := []error{
-		srv.AddRawMethod(listMethod, c.list),
-		srv.AddRawMethod(getMethod, c.get),
-		srv.AddRawMethod(readDirMethod, c.readDir),
+		srv.AddRawMethod(listMethod, method(c.list)),
+		srv.AddRawMethod(getMethod, method(c.get)),
+		srv.AddRawMethod(readDirMethod, method(c.readDir)),
 	}
 	for _, uri := range slices.Sorted(maps.Keys(c.files)) {
 		errs = append(errs, server.AddResource(srv, c.files[uri].def, server.Static(c.files[uri].contents)))
@@ -320,11 +320,24 @@ func invalidParams(format string, args ...any) error {
 	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "invalid params: "+format, args...)
 }
 
-func parseParams(text json.RawMessage) (p params, err error) {
-	if err := json.Unmarshal(text, &p); err != nil {
-		return p, invalidParams("%v", err)
+// method returns the handler of a method for [server.Server.AddRawMethod]. It adds what results of
+// the client's revision have.
+func method(fn func(call *server.Call, p params) (*result, error)) func(*server.Call, json.RawMessage) (json.RawMessage, error) {
+	return func(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
+		var p params
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, invalidParams("%v", err)
+		}
+		r, err := fn(call, p)
+		if err != nil {
+			return nil, err
+		}
+		if call.Revision().Modern() {
+			ttl := cacheTTL
+			r.TTLMs, r.CacheScope = &ttl, mcp.CacheScopePrivate
+		}
+		return json.Marshal(r)
 	}
-	return p, nil
 }
 
 // pageOf returns the texts after the cursor that fit on a page, and the cursor of the next one.
@@ -359,20 +372,7 @@ type result struct {
 	CacheScope mcp.CacheScope     `json:"cacheScope,omitempty"`
 }
 
-// encode adds what results of the client's revision have.
-func (r *result) encode(call *server.Call) (json.RawMessage, error) {
-	if call.Revision().Modern() {
-		ttl := cacheTTL
-		r.TTLMs, r.CacheScope = &ttl, mcp.CacheScopePrivate
-	}
-	return json.Marshal(r)
-}
-
-func (c *catalog) list(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
-	p, err := parseParams(text)
-	if err != nil {
-		return nil, err
-	}
+func (c *catalog) list(call *server.Call, p params) (*result, error) {
 	keys, texts := make([]string, 0, len(c.entries)), make([]json.RawMessage, 0, len(c.entries))
 	for _, e := range c.entries {
 		if uri := e.skill.URI; call.Shows(server.KindResource, uri) {
@@ -383,26 +383,18 @@ func (c *catalog) list(call *server.Call, text json.RawMessage) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	return (&result{Skills: &page, NextCursor: next}).encode(call)
+	return &result{Skills: &page, NextCursor: next}, nil
 }
 
-func (c *catalog) get(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
-	p, err := parseParams(text)
-	if err != nil {
-		return nil, err
-	}
+func (c *catalog) get(call *server.Call, p params) (*result, error) {
 	i, ok := slices.BinarySearchFunc(c.entries, p.URI, func(e served, uri string) int { return cmp.Compare(e.skill.URI, uri) })
 	if !ok || !call.Shows(server.KindResource, p.URI) {
 		return nil, invalidParams("no skill has the URI %.200q", p.URI)
 	}
-	return (&result{Skill: c.entries[i].text}).encode(call)
+	return &result{Skill: c.entries[i].text}, nil
 }
 
-func (c *catalog) readDir(call *server.Call, text json.RawMessage) (json.RawMessage, error) {
-	p, err := parseParams(text)
-	if err != nil {
-		return nil, err
-	}
+func (c *catalog) readDir(call *server.Call, p params) (*result, error) {
 	children := c.folders[p.URI]
 	keys, texts := make([]string, 0, len(children)), make([]json.RawMessage, 0, len(children))
 	for i := range children {
@@ -417,7 +409,7 @@ func (c *catalog) readDir(call *server.Call, text json.RawMessage) (json.RawMess
 	if err != nil {
 		return nil, err
 	}
-	return (&result{Resources: &page, NextCursor: next}).encode(call)
+	return &result{Resources: &page, NextCursor: next}, nil
 }
 
 // shows reports whether the caller sees a file, or something in a folder.
