@@ -3,12 +3,12 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"mcpwire/internal/era"
@@ -251,27 +251,21 @@ func newPromptArgs[In any](def *mcp.Prompt, opts *schema.Options) (*promptArgs[I
 
 // newNamedPromptArgs returns the decoder of the arguments in a definition. In is map[string]string.
 func newNamedPromptArgs[In any](list []mcp.PromptArgument, allowUnknown bool) (*promptArgs[In], error) {
-	text := strconv.AppendBool([]byte(`{"type":"object","additionalProperties":`), allowUnknown)
-	text = append(text, `,"properties":{`...)
-	required := []byte(`},"required":[`)
-	seen := make(map[string]bool)
+	properties, required := make(map[string]any), []string{}
 	for i, a := range list {
-		if a.Name == "" || seen[a.Name] {
+		if a.Name == "" || properties[a.Name] != nil {
 			return nil, fmt.Errorf("argument %d: it needs a unique name, not %q", i+1, a.Name)
 		}
-		if len(seen) > 0 {
-			text = append(text, ',')
-		}
-		seen[a.Name] = true
-		text = append(jsonwire.AppendQuote(text, a.Name), `:{"type":"string"}`...)
+		properties[a.Name] = map[string]string{"type": "string"}
 		if a.Required {
-			required = append(jsonwire.AppendQuote(required, a.Name), ',')
+			required = append(required, a.Name)
 		}
 	}
-	if n := len(required) - 1; required[n] == ',' {
-		required = required[:n]
+	text, err := json.Marshal(map[string]any{"type": "object", "additionalProperties": allowUnknown, "properties": properties, "required": required})
+	if err != nil {
+		return nil, err
 	}
-	v, err := schema.Compile(append(append(text, required...), "]}"...), nil)
+	v, err := schema.Compile(text, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +276,7 @@ func newNamedPromptArgs[In any](list []mcp.PromptArgument, allowUnknown bool) (*
 		args := make(map[string]string)
 		members := jsonwire.ObjectMembers(text)
 		for members.Next() {
-			if name := members.KeyString(); seen[name] {
+			if name := members.KeyString(); properties[name] != nil {
 				args[name] = jsonwire.Text(members.Value())
 			}
 		}

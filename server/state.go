@@ -230,7 +230,11 @@ func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error 
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for len(u.queue) > 0 && u.queue[0].expires <= now {
-		u.removeLocked(u.queue[0])
+		old := u.queue[0]
+		delete(u.seen, old.stamp)
+		if u.byCaller[old.caller]--; u.byCaller[old.caller] == 0 {
+			delete(u.byCaller, old.caller)
+		}
 		u.queue[0] = usedState{}
 		u.queue = u.queue[1:]
 	}
@@ -250,13 +254,6 @@ func (u *usedStates) use(caller string, s seal.Stamp, now, expires int64) error 
 	u.byCaller[caller]++
 	u.queue = append(u.queue, usedState{s, caller, expires})
 	return nil
-}
-
-func (u *usedStates) removeLocked(s usedState) {
-	delete(u.seen, s.stamp)
-	if u.byCaller[s.caller]--; u.byCaller[s.caller] == 0 {
-		delete(u.byCaller, s.caller)
-	}
 }
 
 // A onceResult is the result of a function that runs once in a call.
