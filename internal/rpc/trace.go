@@ -55,16 +55,10 @@ func TraceOf(params []byte) Trace {
 	if !bytes.Contains(params, []byte(keyParent)) || params[0] != '{' {
 		return Trace{}
 	}
-	members := jsonwire.ObjectMembers(params)
-	for members.Next() {
-		if v := members.Value(); members.KeyIs("_meta") && v[0] == '{' {
-			return TraceOfMeta(v)
-		}
-	}
-	return Trace{}
+	return TraceOfMeta(jsonwire.Lookup(params, "_meta"))
 }
 
-// TraceOfMeta reads the trace from the text of a _meta object.
+// TraceOfMeta reads the trace from the text of a _meta object. Other texts have none.
 func TraceOfMeta(meta []byte) Trace {
 	var t Trace
 	members := jsonwire.ObjectMembers(meta)
@@ -130,20 +124,15 @@ func (t Trace) appendTo(params []byte) []byte {
 	if t.State != "" {
 		own = jsonwire.AppendQuote(append(own, `,"tracestate":`...), t.State)
 	}
-	members := jsonwire.ObjectMembers(params)
-	for members.Next() {
-		if !members.KeyIs("_meta") {
-			continue
-		}
-		meta := members.Value()
-		if meta[0] != '{' || bytes.Contains(meta, []byte(`"traceparent"`)) {
-			return params
-		}
+	meta := jsonwire.Lookup(params, "_meta")
+	switch {
+	case meta != nil && (meta[0] != '{' || bytes.Contains(meta, []byte(`"traceparent"`))):
+		return params
+	case meta != nil:
 		at := cap(params) - cap(meta)
 		out := append(append([]byte{}, params[:at]...), insertMember(meta, own)...)
 		return append(out, params[at+len(meta):]...)
-	}
-	if params == nil {
+	case params == nil:
 		params = []byte("{}")
 	}
 	return insertMember(params, append(append([]byte(`"_meta":{`), own...), '}'))
