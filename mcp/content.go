@@ -52,15 +52,10 @@ func readBlock(text []byte, sampling bool) (ContentBlock, *DecodeError) {
 	if !isObject(text) {
 		return nil, &DecodeError{Problem: "expected an object"}
 	}
-	kind := ""
-	members := jsonwire.ObjectMembers(text)
-	for kind == "" && members.Next() {
-		if members.KeyIs("type") { // readValue rejects a second one
-			var ok bool
-			if kind, ok = jsonwire.String(members.Value()); !ok {
-				return nil, &DecodeError{Path: "type", Problem: "expected a string"}
-			}
-		}
+	kindText := jsonwire.Lookup(bytes.TrimSpace(text), "type") // readValue rejects a second one
+	kind, ok := jsonwire.String(kindText)
+	if kindText != nil && !ok {
+		return nil, &DecodeError{Path: "type", Problem: "expected a string"}
 	}
 	switch kind {
 	case "":
