@@ -107,7 +107,8 @@ func newLimits(o *Options) *limits {
 		if l.all.burst <= 0 {
 			l.all.burst = int(max(min(math.Ceil(r.PerSecond), math.MaxInt32), 1))
 		}
-		l.refillTime = seconds(float64(l.all.burst) / r.PerSecond)
+		seconds := float64(l.all.burst) / r.PerSecond
+		l.refillTime = time.Duration(min(seconds*float64(time.Second), float64(math.MaxInt64/2)))
 	}
 	l.all.concurrent = max(o.Callers.MaxConcurrent, 0)
 	l.divisor, l.share = 1, l.all
@@ -119,11 +120,6 @@ func newLimits(o *Options) *limits {
 		l.methods[m] = true
 	}
 	return l
-}
-
-// seconds converts s to a duration, capped to avoid overflow.
-func seconds(s float64) time.Duration {
-	return time.Duration(min(s*float64(time.Second), float64(math.MaxInt64/2)))
 }
 
 // admit counts a request or rejects it.

@@ -322,14 +322,6 @@ func cursorName(key string) string {
 	return "d" + string(sum[:])
 }
 
-// matches reports whether the position names the item with the key.
-func (p *position) matches(key string) bool {
-	if len(key) <= maxCursorName {
-		return p.name[0] == 'n' && p.name[1:] == key
-	}
-	return p.name[0] == 'd' && p.name == cursorName(key)
-}
-
 // sealCursor returns the cursor of the page after an item.
 func (lr *listRequest) sealCursor(last *entry) ([]byte, error) {
 	plaintext := append(make([]byte, 0, 64), lr.srv.instance[:]...)
@@ -358,7 +350,7 @@ func (lr *listRequest) cursorBinding() []byte { return []byte(string(lr.kind) + 
 
 func itemsAfter[T item](l *listRequest, items []T, p position) []T {
 	if p.server != l.srv.instance {
-		if i := slices.IndexFunc(items, func(it T) bool { return p.matches(it.base().key) }); i >= 0 {
+		if i := slices.IndexFunc(items, func(it T) bool { return cursorName(it.base().key) == p.name }); i >= 0 {
 			return items[i+1:]
 		}
 	}

@@ -479,10 +479,8 @@ func (s *Server) appendInitialize(dst []byte, f *era.Features) []byte {
 // appendDiscover appends the result of server/discover
 // (https://modelcontextprotocol.io/specification/2026-07-28/server/discover).
 func (s *Server) appendDiscover(dst []byte, f *era.Features) []byte {
-	newest := make([]mcp.Revision, 0, len(s.opts.Revisions))
-	for i := len(s.opts.Revisions) - 1; i >= 0; i-- {
-		newest = append(newest, s.opts.Revisions[i])
-	}
+	newest := slices.Clone(s.opts.Revisions)
+	slices.Reverse(newest)
 	dst = era.AppendRevisions(append(dst, `{"supportedVersions":`...), newest)
 	dst = s.appendCapabilities(append(dst, `,"capabilities":`...), f)
 	dst = s.appendInstructions(dst)

@@ -141,36 +141,12 @@ func (ss *subscriptions) readFilter(sub *subscription, offered listChange, filte
 	return nil
 }
 
-// appendFilter appends the accepted filter for the acknowledgement.
-func (s *subscription) appendFilter(dst []byte) []byte {
-	dst = append(dst, `,"notifications":{`...)
-	start := len(dst)
-	for _, c := range listChanges {
-		if s.wants&c.bit != 0 {
-			dst = append(jsonwire.AppendQuote(dst, c.member), ":true,"...)
-		}
+// filter returns the accepted filter.
+func (s *subscription) filter() *mcp.SubscriptionFilter {
+	return &mcp.SubscriptionFilter{
+		ToolsListChanged: s.wants&toolsChanged != 0, ResourcesListChanged: s.wants&resourcesChanged != 0, PromptsListChanged: s.wants&promptsChanged != 0,
+		ResourceSubscriptions: s.uris, TaskIDs: s.tasks,
 	}
-	dst = appendStrings(dst, `"resourceSubscriptions":[`, s.uris)
-	dst = appendStrings(dst, `"taskIds":[`, s.tasks)
-	if len(dst) > start {
-		dst = dst[:len(dst)-1]
-	}
-	return append(dst, '}')
-}
-
-// appendStrings appends an array member and a comma, unless the array is empty.
-func appendStrings(dst []byte, head string, list []string) []byte {
-	if len(list) == 0 {
-		return dst
-	}
-	dst = append(dst, head...)
-	for i, text := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = jsonwire.AppendQuote(dst, text)
-	}
-	return append(dst, "],"...)
 }
 
 // params returns the params of a notification. Each of the other members must have a comma before
@@ -186,7 +162,8 @@ func (ss *subscriptions) add(sub *subscription) error {
 	if len(ss.active) >= maxSubscriptions {
 		return jsonrpc.Errorf(jsonrpc.CodeInternalError, "too many subscriptions on this connection (limit %d)", maxSubscriptions)
 	}
-	if err := sub.call.Notify(mcp.NotificationAcknowledged, sub.params(sub.appendFilter(nil))); err != nil {
+	accepted := mcp.Append([]byte(`,"notifications":`), sub.filter(), mcp.RevisionNone)
+	if err := sub.call.Notify(mcp.NotificationAcknowledged, sub.params(accepted)); err != nil {
 		return err
 	}
 	sparse.Set(&ss.active, sub, struct{}{})

@@ -532,10 +532,9 @@ func (ts *taskServer) list(c *Call, r *rpc.Request, dst []byte) ([]byte, error) 
 		page.NextCursor = &own[len(own)-1].ID
 	}
 	for _, t := range own {
-		if !t.Core {
-			continue
+		if t.Core {
+			page.Tasks = append(page.Tasks, *t.coreTask())
 		}
-		page.Tasks = append(page.Tasks, *t.coreTask())
 	}
 	return mcp.Append(dst, &page, c.ex.Revision), nil
 }
