@@ -274,6 +274,32 @@ func TestDeliverSenderFails(t *testing.T) {
 	}
 }
 
+// TestReleaseUnsentCall shows that a call whose request was not sent ends once, so that its memory
+// can serve other calls.
+func TestReleaseUnsentCall(t *testing.T) {
+	c, sender := detach(t, nil)
+	sender.err = errors.New("gone")
+	for range 3 {
+		p, err := c.NewCall("ask")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Send(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		<-p.Done()
+		if _, err := p.Result(); !errors.Is(err, sender.err) {
+			t.Errorf("got %v, want %v", err, sender.err)
+		}
+		select {
+		case <-p.Done():
+			t.Error("Done has a second value")
+		default:
+		}
+		p.Release()
+	}
+}
+
 // TestDeliverNotificationWhileClosing shows that notifications during Close are handled or dropped
 // without a race.
 func TestDeliverNotificationWhileClosing(t *testing.T) {
