@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"container/heap"
 	"context"
 	"crypto"
 	"crypto/hmac"
@@ -343,8 +342,10 @@ type memoryReplayCache struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]struct{}
 	// owners counts the keys of each owner.
-	owners      map[[sha256.Size]byte]int
-	expirations replayHeap
+	owners map[[sha256.Size]byte]int
+	// expirations has the keys in the order of their use, which is that of their expiry: all have the
+	// same ttl. A key with a shorter one stays until those before it expire.
+	expirations []replayExpiration
 }
 
 var errReplayCacheFull = errors.New("replay cache is full")
@@ -378,7 +379,8 @@ func (c *memoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.expirations) > 0 && !now.Before(c.expirations[0].at) {
-		c.evict(heap.Pop(&c.expirations).(replayExpiration))
+		c.evict(c.expirations[0])
+		c.expirations = c.expirations[1:]
 	}
 	if _, ok := c.seen[digest]; ok {
 		return false, nil
@@ -393,7 +395,7 @@ func (c *memoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 	if owner != "" {
 		c.owners[ownerKey]++
 	}
-	heap.Push(&c.expirations, replayExpiration{digest, ownerKey, now.Add(ttl)})
+	c.expirations = append(c.expirations, replayExpiration{digest, ownerKey, now.Add(ttl)})
 	return true, nil
 }
 
@@ -410,18 +412,4 @@ type replayExpiration struct {
 	// owner is zero if the key has no owner.
 	owner [sha256.Size]byte
 	at    time.Time
-}
-
-// replayHeap has the next key to expire at its root.
-type replayHeap []replayExpiration
-
-func (h replayHeap) Len() int           { return len(h) }
-func (h replayHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h replayHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *replayHeap) Push(x any)        { *h = append(*h, x.(replayExpiration)) }
-func (h *replayHeap) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	*h = (*h)[:last]
-	return x
 }

@@ -352,26 +352,29 @@ func TestDPoPReplayQuota(t *testing.T) {
 func TestMemoryReplayCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := auth.NewMemoryReplayCache(3)
-		once := func(key string, ttl time.Duration, want, full bool) {
+		const ttl = 10 * time.Second
+		once := func(key string, want, full bool) {
 			t.Helper()
 			if got, err := c.Once(context.Background(), "", key, ttl); got != want || (err != nil) != full {
 				t.Errorf("Once(%q) = %v, %v, want %v, full %v", key, got, err, want, full)
 			}
 		}
-		once("a", 10*time.Second, true, false)
-		once("b", 5*time.Second, true, false)
-		once("c", 20*time.Second, true, false)
-		once("a", time.Second, false, false)
-		once("d", time.Second, false, true)
-		once("b", time.Second, false, false) // known, full or not
-		<-time.After(5 * time.Second)
-		once("d", time.Second, true, false)
-		once("b", time.Second, false, true)
-		<-time.After(5*time.Second - time.Nanosecond)
-		once("a", time.Second, false, false)
+		once("b", true, false)
+		<-time.After(ttl / 2)
+		once("a", true, false)
+		<-time.After(ttl/2 - time.Nanosecond)
+		once("c", true, false)
+		once("a", false, false)
+		once("d", false, true)
+		once("b", false, false) // known, full or not
 		<-time.After(time.Nanosecond)
-		once("a", time.Second, true, false)
-		once("c", time.Second, false, false)
+		once("d", true, false)
+		once("b", false, true)
+		<-time.After(ttl/2 - time.Nanosecond)
+		once("a", false, false)
+		<-time.After(time.Nanosecond)
+		once("a", true, false)
+		once("c", false, false)
 	})
 }
 
