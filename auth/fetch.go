@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"mcpwire/internal/net/loopback"
 )
 
 const (
@@ -95,17 +96,8 @@ func checkEndpoint(address string) (*url.URL, error) {
 		return nil, errors.New("the URL has a user name or password")
 	case u.Fragment != "" || strings.Contains(address, "#"):
 		return nil, fmt.Errorf("%q has a fragment", address)
-	case u.Scheme == "https", u.Scheme == "http" && isLocalhost(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && loopback.IsHost(u.Hostname()):
 		return u, nil
 	}
 	return nil, fmt.Errorf("%q does not use https", address)
-}
-
-// isLocalhost reports whether a host is this machine. It does not use DNS.
-func isLocalhost(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

@@ -434,11 +434,6 @@ type passedGuard struct {
 	scheme scheme
 }
 
-func passedGuardOf(ctx context.Context) passedGuard {
-	p, _ := ctx.Value(guardKey{}).(passedGuard)
-	return p
-}
-
 // Deny rejects an authenticated request because of err. It answers a [*ScopeError] in err's chain
 // with 403 and a challenge that names all scopes of the operation, [ErrUnauthenticated] and
 // [ErrInvalidToken] with 401, [ErrUnavailable] with 503, and other errors with 403. It sends no
@@ -447,24 +442,17 @@ func passedGuardOf(ctx context.Context) passedGuard {
 // See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 // (section "Runtime Insufficient Scope Errors").
 func Deny(w http.ResponseWriter, r *http.Request, err error) {
-	passedGuardOf(r.Context()).guard.deny(w, r, err)
-}
-
-// deny is [Deny] with the challenge of g. A nil Guard has no metadata.
-func (g *Guard) deny(w http.ResponseWriter, r *http.Request, err error) {
-	used := passedGuardOf(r.Context()).scheme
-	if used == "" {
-		used = schemeBearer
+	passed, ok := r.Context().Value(guardKey{}).(passedGuard)
+	if !ok {
+		passed = passedGuard{&Guard{log: slog.New(slog.DiscardHandler)}, schemeBearer}
 	}
+	g, used := passed.guard, passed.scheme
 	var scopeErr *ScopeError
 	switch {
 	case errors.As(err, &scopeErr):
-		scopes := scopeErr.Scopes
-		if g != nil {
-			// The operation needs these too, and some clients request only the scopes in the
-			// challenge.
-			scopes = slices.Concat(g.required, scopes)
-		}
+		// The operation needs the guard's scopes too, and some clients request only the scopes in
+		// the challenge.
+		scopes := slices.Concat(g.required, scopeErr.Scopes)
 		g.reject(w, r, &rejection{status: http.StatusForbidden, scheme: used, code: "insufficient_scope", scopes: scopes, err: err})
 	case errors.Is(err, ErrInvalidToken):
 		g.reject(w, r, &rejection{status: http.StatusUnauthorized, scheme: used, code: "invalid_token", err: err})
@@ -480,11 +468,9 @@ func (g *Guard) deny(w http.ResponseWriter, r *http.Request, err error) {
 // retryUnavailable is the Retry-After of clients when a verifier is unavailable.
 const retryUnavailable = 5 * time.Second
 
-// reject writes the response. A nil guard has no settings.
+// reject writes the response.
 func (g *Guard) reject(w http.ResponseWriter, r *http.Request, f *rejection) {
-	if g != nil {
-		g.logRejection(r, f)
-	}
+	g.logRejection(r, f)
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -504,10 +490,7 @@ func (g *Guard) reject(w http.ResponseWriter, r *http.Request, f *rejection) {
 		w.WriteHeader(f.status)
 		return
 	}
-	body, err := json.Marshal(map[string]string{"error": f.code, "error_description": errorDescriptions[f.code]})
-	if err != nil {
-		body = nil
-	}
+	body, _ := json.Marshal(map[string]string{"error": f.code, "error_description": errorDescriptions[f.code]}) // cannot fail
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(f.status)
@@ -529,7 +512,7 @@ func (g *Guard) logRejection(r *http.Request, f *rejection) {
 // only it has the error. For a missing scope it is the only one.
 func (g *Guard) challenges(f *rejection) []string {
 	offered := []scheme{schemeBearer}
-	if g != nil && g.dpop != nil {
+	if g.dpop != nil {
 		offered = []scheme{schemeBearer, schemeDPoP}
 		if g.dpop.required {
 			offered = []scheme{schemeDPoP}
@@ -560,22 +543,18 @@ func (g *Guard) challenge(s scheme, f *rejection, code string) string {
 			params = append(params, name+`="`+value+`"`)
 		}
 	}
-	if g != nil {
-		add("realm", g.realm)
-	}
+	add("realm", g.realm)
 	add("error", code)
 	add("error_description", errorDescriptions[code])
 	scopes := f.scopes
-	if scopes == nil && g != nil {
+	if scopes == nil {
 		scopes = g.required
 	}
 	scopes = slices.DeleteFunc(slices.Clone(scopes), func(s string) bool { return !validScope(s) })
 	add("scope", strings.Join(unique(scopes), " "))
-	if g != nil {
-		add("resource_metadata", g.metadataURL)
-		if s == schemeDPoP {
-			add("algs", strings.Join(g.dpop.names, " "))
-		}
+	add("resource_metadata", g.metadataURL)
+	if s == schemeDPoP {
+		add("algs", strings.Join(g.dpop.names, " "))
 	}
 	if len(params) == 0 {
 		return string(s)

@@ -780,12 +780,7 @@ func (c claimSet) confirmation() (jkt string, ok bool) {
 	if !ok || len(cnf) != 1 {
 		return "", false
 	}
-	jkt, ok = cnf.str("jkt")
-	return jkt, ok && validDigest(jkt)
-}
-
-// validDigest reports whether s is a SHA-256 hash in base64url.
-func validDigest(s string) bool {
-	b, ok := decodeSegment(s)
-	return ok && len(b) == 32
+	jkt, _ = cnf.str("jkt")
+	hash, ok := decodeSegment(jkt)
+	return jkt, ok && len(hash) == sha256.Size
 }
