@@ -1,13 +1,13 @@
 package oauth
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -64,30 +64,16 @@ func (g TokenExchange) check(o *ClientOptions) error {
 }
 
 func (g TokenExchange) tokens(ctx context.Context, f *flow) (*Tokens, string, error) {
-	var cred *credentials
-	if f.client.opts.ClientID != "" {
-		var err error
-		if cred, err = f.client.configuredCredentials(f.discovery.as); err != nil {
-			return nil, "", err
-		}
+	cred, err := f.optionalCredentials()
+	if err != nil {
+		return nil, "", err
 	}
-	form := url.Values{
-		"grant_type":           {grantTokenExchange},
-		"requested_token_type": {tokenTypeAccess},
-		"subject_token":        {f.subject.Reveal()},
-		"subject_token_type":   {tokenTypeAccess},
-	}
-	if g.SubjectTokenType != "" {
-		form.Set("subject_token_type", g.SubjectTokenType)
-	}
+	form := f.form(grantTokenExchange)
+	form.Set("requested_token_type", tokenTypeAccess)
+	form.Set("subject_token", f.subject.Reveal())
+	form.Set("subject_token_type", cmp.Or(g.SubjectTokenType, tokenTypeAccess))
 	if g.Audience != "" {
 		form.Set("audience", g.Audience)
-	}
-	if f.discovery.resource != "" {
-		form.Set("resource", f.discovery.resource)
-	}
-	if len(f.scopes) > 0 {
-		form.Set("scope", strings.Join(f.scopes, " "))
 	}
 	r := &tokenRequest{endpoint: f.discovery.as.TokenEndpoint, issuer: f.discovery.issuer, form: form, cred: cred, proof: f.proof}
 	a, err := f.client.requestToken(ctx, r)
@@ -214,15 +200,6 @@ func (s *serverAuth) exchangeDiscovery(ctx context.Context) (*discovery, error) 
 	defer t.mu.Unlock()
 	t.issuer, t.issuerUntil = as, time.Now().Add(issuerTTL)
 	return d, nil
-}
-
-// newExchangedToken returns a token that is replaced before it expires.
-func newExchangedToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
-	k := &token{Tokens: t, issuer: issuer, clientID: clientID, proof: proof}
-	if !t.Expiry.IsZero() {
-		k.renewAt = t.Expiry.Add(-min(renewBefore, time.Until(t.Expiry)/4))
-	}
-	return k
 }
 
 // clear forgets all tokens.

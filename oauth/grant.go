@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -46,7 +47,10 @@ type flow struct {
 
 // form returns the common parameters of token requests.
 func (f *flow) form(grantType string) url.Values {
-	form := url.Values{"grant_type": {grantType}, "resource": {f.discovery.resource}}
+	form := url.Values{"grant_type": {grantType}}
+	if f.discovery.resource != "" {
+		form.Set("resource", f.discovery.resource)
+	}
 	if len(f.scopes) > 0 {
 		form.Set("scope", strings.Join(f.scopes, " "))
 	}
@@ -126,15 +130,20 @@ func (g JWTBearer) tokens(ctx context.Context, f *flow) (*Tokens, string, error)
 	return f.exchangeAssertion(ctx, assertion)
 }
 
-// exchangeAssertion exchanges an assertion for tokens. A client without an id or without
-// credentials does not authenticate.
+// optionalCredentials returns the configured credentials, or nil for a client without an id, which
+// does not authenticate.
+func (f *flow) optionalCredentials() (*credentials, error) {
+	if f.client.opts.ClientID == "" {
+		return nil, nil
+	}
+	return f.client.configuredCredentials(f.discovery.as)
+}
+
+// exchangeAssertion exchanges an assertion for tokens.
 func (f *flow) exchangeAssertion(ctx context.Context, assertion auth.Secret) (*Tokens, string, error) {
-	var cred *credentials
-	if f.client.opts.ClientID != "" {
-		var err error
-		if cred, err = f.client.configuredCredentials(f.discovery.as); err != nil {
-			return nil, "", err
-		}
+	cred, err := f.optionalCredentials()
+	if err != nil {
+		return nil, "", err
 	}
 	form := f.form(grantJWTBearer)
 	form.Set("assertion", assertion.Reveal())
@@ -193,10 +202,7 @@ func (g EnterpriseManaged) tokens(ctx context.Context, f *flow) (*Tokens, string
 	form.Set("requested_token_type", tokenTypeIDJAG)
 	form.Set("audience", f.discovery.issuer)
 	form.Set("subject_token", subject.Reveal())
-	form.Set("subject_token_type", g.SubjectTokenType)
-	if g.SubjectTokenType == "" {
-		form.Set("subject_token_type", tokenTypeIDToken)
-	}
+	form.Set("subject_token_type", cmp.Or(g.SubjectTokenType, tokenTypeIDToken))
 	a, err := f.client.requestToken(ctx, &tokenRequest{endpoint: g.TokenEndpoint, issuer: g.Issuer, form: form, cred: g.credentials()})
 	if err != nil {
 		return nil, "", fmt.Errorf("identity provider: %w", err)

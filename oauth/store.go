@@ -285,16 +285,7 @@ func NewFileStore(path string) (StoreLocker, error) {
 
 // Load implements [Store].
 func (s *fileStore) Load(ctx context.Context, key RecordKey) (*Record, error) {
-	// The file is replaced atomically, so a read needs no lock. But Windows does not replace a file
-	// that is being read.
-	if runtime.GOOS == "windows" {
-		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
-		if err != nil {
-			return nil, err
-		}
-		defer unlock()
-	}
-	f, err := s.read()
+	f, err := s.load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -308,14 +299,7 @@ func (s *fileStore) Load(ctx context.Context, key RecordKey) (*Record, error) {
 
 // Keys returns the keys of all records.
 func (s *fileStore) Keys(ctx context.Context) ([]RecordKey, error) {
-	if runtime.GOOS == "windows" { // see Load
-		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
-		if err != nil {
-			return nil, err
-		}
-		defer unlock()
-	}
-	f, err := s.read()
+	f, err := s.load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -384,7 +368,20 @@ func (s *fileStore) update(ctx context.Context, key RecordKey, entry *storeEntry
 	return s.write(f)
 }
 
-// read reads the file. A missing file has no records.
+// load reads the file. The file is replaced atomically, so that needs no lock. But Windows does not
+// replace a file that is being read.
+func (s *fileStore) load(ctx context.Context) (*storeFile, error) {
+	if runtime.GOOS == "windows" {
+		unlock, err := s.lockFile(ctx, s.fileLock, s.path+".lock")
+		if err != nil {
+			return nil, err
+		}
+		defer unlock()
+	}
+	return s.read()
+}
+
+// read reads the file, which others may replace meanwhile. A missing file has no records.
 func (s *fileStore) read() (*storeFile, error) {
 	file, err := openPrivate(s.path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -69,11 +69,11 @@ type token struct {
 	fromOtherProcess bool
 }
 
-func newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
+// newToken returns a token. It is renewed before it expires, if it can be refreshed or exchanged.
+func (s *serverAuth) newToken(t *Tokens, issuer, clientID string, proof *proofKey) *token {
 	k := &token{Tokens: t, issuer: issuer, clientID: clientID, proof: proof}
-	if !t.Expiry.IsZero() && !t.Refresh.IsZero() {
-		left := time.Until(t.Expiry)
-		k.renewAt = t.Expiry.Add(-min(renewBefore, left/4))
+	if !t.Expiry.IsZero() && (!t.Refresh.IsZero() || s.subjects != nil) {
+		k.renewAt = t.Expiry.Add(-min(renewBefore, time.Until(t.Expiry)/4))
 	}
 	return k
 }
@@ -165,8 +165,9 @@ func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
 	later := *t
 	switch {
 	case isOAuthError(err, "invalid_grant"):
-		later.Tokens = withoutRefreshToken(t.Tokens)
-		later.renewAt = time.Time{}
+		tokens := *t.Tokens
+		tokens.Refresh = auth.Secret{}
+		later.Tokens, later.renewAt = &tokens, time.Time{}
 		if err := s.save(ctx, &later); err != nil {
 			return nil, err
 		}
@@ -180,12 +181,6 @@ func (s *serverAuth) renew(ctx context.Context, t *token) (*token, error) {
 	s.client.opts.Logger.WarnContext(ctx, "token not refreshed", "server", s.name, "error", err)
 	s.install(&later)
 	return &later, nil
-}
-
-func withoutRefreshToken(t *Tokens) *Tokens {
-	c := *t
-	c.Refresh = auth.Secret{}
-	return &c
 }
 
 // failuresSoFar returns the number of failed attempts to get a token.
@@ -302,11 +297,12 @@ func (s *serverAuth) runGrant(ctx context.Context, f *flow) error {
 		proof = nil
 	}
 	s.client.opts.Logger.InfoContext(ctx, "token received", "server", s.name, "issuer", printable(disc.issuer, 200))
+	t := s.newToken(tokens, disc.issuer, clientID, proof)
 	if s.subjects != nil {
-		s.install(newExchangedToken(tokens, disc.issuer, clientID, proof))
+		s.install(t)
 		return nil
 	}
-	return s.save(ctx, newToken(tokens, disc.issuer, clientID, proof))
+	return s.save(ctx, t)
 }
 
 // discover finds the authorization server. It restricts the client to the first issuer if the
@@ -335,7 +331,7 @@ func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discover
 // reuse tries to avoid the grant: it uses another process's token or the refresh token. An error
 // means that the grant would not help.
 func (s *serverAuth) reuse(ctx context.Context, old *token) (done bool, err error) {
-	if r, err := s.client.opts.Store.Load(ctx, s.tokenKey(old.issuer, old.clientID)); err == nil && s.adopt(r, old) {
+	if s.adoptRefreshed(ctx, old) {
 		return true, nil
 	}
 	if old.Refresh.IsZero() {
@@ -403,7 +399,7 @@ func (s *serverAuth) reissue(ctx context.Context, g Preissued, step bool) error 
 	if step || old != nil && old.Access.Reveal() == t.Access.Reveal() {
 		return errNothingToRequest
 	}
-	s.install(newToken(t, "", "", nil))
+	s.install(s.newToken(t, "", "", nil))
 	return nil
 }
 
@@ -440,7 +436,7 @@ func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newToken(t, "", "", nil), nil
+		return s.newToken(t, "", "", nil), nil
 	}
 	index, err := s.client.opts.Store.Load(ctx, s.indexKey())
 	if errors.Is(err, ErrNotStored) {
@@ -453,40 +449,43 @@ func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
 		return nil, nil
 	}
 	s.boundIssuer = index.Issuer
-	r, err := s.client.opts.Store.Load(ctx, s.tokenKey(index.Issuer, index.ClientID))
-	if errors.Is(err, ErrNotStored) {
+	return s.readToken(ctx, index.Issuer, index.ClientID)
+}
+
+// readToken returns the token in the store of a client at an issuer, or nil if there is none that can
+// be used.
+func (s *serverAuth) readToken(ctx context.Context, issuer, clientID string) (*token, error) {
+	r, err := s.client.opts.Store.Load(ctx, s.tokenKey(issuer, clientID))
+	if errors.Is(err, ErrNotStored) || err == nil && (r.Tokens == nil || !isVisible(r.Tokens.Access.Reveal())) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return openRecord(r, index.Issuer, index.ClientID)
-}
-
-// openRecord returns the token of a record, or nil if the record has no usable token.
-func openRecord(r *Record, issuer, clientID string) (*token, error) {
-	if r.Tokens == nil || !isVisible(r.Tokens.Access.Reveal()) {
-		return nil, nil
-	}
 	var proof *proofKey
 	switch r.Tokens.Type {
 	case "Bearer":
 	case "DPoP":
-		var err error
 		if proof, err = parseProofKey(r.ProofKey); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, nil
 	}
-	return newToken(r.Tokens, issuer, clientID, proof), nil
+	return s.newToken(r.Tokens, issuer, clientID, proof), nil
 }
 
-// adopt installs the token of a record if it differs from old, which means that another process
-// refreshed it. It reports whether it did.
-func (s *serverAuth) adopt(r *Record, old *token) bool {
-	t, err := openRecord(r, old.issuer, old.clientID)
-	if err != nil || t == nil || t.Access.Reveal() == old.Access.Reveal() || t.expired(time.Now()) {
+// adoptRefreshed is adopt for the stored token that belongs to old, which another process may have
+// refreshed.
+func (s *serverAuth) adoptRefreshed(ctx context.Context, old *token) bool {
+	t, err := s.readToken(ctx, old.issuer, old.clientID)
+	return err == nil && s.adopt(t, old)
+}
+
+// adopt installs a token from the store if it can be used and is another one than old, which means
+// that another process got it. It reports whether it did. Both may be nil.
+func (s *serverAuth) adopt(t, old *token) bool {
+	if t == nil || sameAccess(t, old) || t.expired(time.Now()) {
 		return false
 	}
 	t.fromOtherProcess = true
@@ -561,7 +560,7 @@ func (s *serverAuth) refresh(ctx context.Context, t *token) error {
 			return authorizationError("store", s.name, t.issuer, err)
 		}
 		defer unlock()
-		if r, err := locker.Load(ctx, s.tokenKey(t.issuer, t.clientID)); err == nil && s.adopt(r, t) {
+		if s.adoptRefreshed(ctx, t) {
 			return nil
 		}
 	}
@@ -569,7 +568,7 @@ func (s *serverAuth) refresh(ctx context.Context, t *token) error {
 	if err != nil {
 		return authorizationError("refresh", s.name, t.issuer, err)
 	}
-	return s.save(ctx, newToken(fresh, t.issuer, t.clientID, t.proof))
+	return s.save(ctx, s.newToken(fresh, t.issuer, t.clientID, t.proof))
 }
 
 func (s *serverAuth) requestRefresh(ctx context.Context, t *token) (*Tokens, error) {
@@ -629,12 +628,15 @@ func (s *serverAuth) credentialsOf(ctx context.Context, t *token) (*credentials,
 
 // withLoginLock calls login, unless another process has done so: of several processes that share a
 // store, one asks the user, and the others get the same token or the same failure. used is the
-// insufficient token. It may be nil.
+// insufficient token. It may be nil. A request that must not cause a login gets the stored token.
 func (s *serverAuth) withLoginLock(ctx context.Context, issuer string, used *token, login func() error) (err error) {
 	g, interactive := s.client.opts.Grant.(AuthorizationCode)
 	locker, ok := s.client.opts.Store.(loginLocker)
 	if s.noPrompt(ctx) {
-		return s.useStored(ctx, issuer, used)
+		if found, err := s.adoptStored(ctx, issuer, used); found || err != nil {
+			return err
+		}
+		return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, but this request must not start a login", ErrConsentRequired))
 	}
 	if !interactive || g.Prompter == nil || !ok {
 		return login()
@@ -664,14 +666,6 @@ func (s *serverAuth) noPrompt(ctx context.Context) bool {
 	return interactive && !loginAllowed(ctx)
 }
 
-// useStored is withLoginLock for requests that must not cause a login: they get the stored token.
-func (s *serverAuth) useStored(ctx context.Context, issuer string, used *token) error {
-	if found, err := s.adoptStored(ctx, issuer, used); found || err != nil {
-		return err
-	}
-	return authorizationError("authorize", s.name, issuer, fmt.Errorf("%w, but this request must not start a login", ErrConsentRequired))
-}
-
 // adoptStored installs a token that another process has got meanwhile, and reports whether there
 // was one.
 func (s *serverAuth) adoptStored(ctx context.Context, issuer string, used *token) (found bool, err error) {
@@ -681,10 +675,5 @@ func (s *serverAuth) adoptStored(ctx context.Context, issuer string, used *token
 	if err != nil {
 		return false, authorizationError("store", s.name, issuer, err)
 	}
-	if t == nil || t.issuer != issuer || sameAccess(t, used) || t.expired(time.Now()) {
-		return false, nil
-	}
-	t.fromOtherProcess = true
-	s.install(t)
-	return true, nil
+	return t != nil && t.issuer == issuer && s.adopt(t, used), nil
 }
