@@ -24,7 +24,7 @@ import (
 	"mcpwire/internal/net/loopback"
 )
 
-// authorizationTimeout limits the time from the start of an authorization to its callback.
+// authorizationTimeout limits the time that the user may take for one authorization.
 const authorizationTimeout = 10 * time.Minute
 
 // AuthorizationCode is a grant for clients that act for a user, who logs in with a browser. It
@@ -220,7 +220,6 @@ type authorizationRequest struct {
 	state, verifier               string
 	// issAdvertised says that a callback without iss must be rejected.
 	issAdvertised bool
-	deadline      time.Time
 }
 
 const (
@@ -239,7 +238,6 @@ func newAuthorizationRequest(f *flow, cred *credentials, redirectURI string) *au
 		state:         rand.Text(),
 		verifier:      base64.RawURLEncoding.EncodeToString(verifier[:]),
 		issAdvertised: f.discovery.as.IssInResponse,
-		deadline:      time.Now().Add(authorizationTimeout),
 	}
 }
 
@@ -247,12 +245,9 @@ func newAuthorizationRequest(f *flow, cred *credentials, redirectURI string) *au
 // http or https and a host, so it never starts with a dash or another character that is special to
 // a program that receives it.
 func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
-	u, err := url.Parse(f.discovery.as.AuthorizationEndpoint)
+	u, err := f.client.fetch.parseEndpoint("authorization_endpoint", f.discovery.as.AuthorizationEndpoint)
 	if err != nil {
-		return "", fmt.Errorf("%w: the authorization endpoint is not a URL", ErrUntrusted)
-	}
-	if err := f.client.fetch.checkURL(u); err != nil {
-		return "", fmt.Errorf("authorization_endpoint: %w", err)
+		return "", err
 	}
 	challenge := sha256.Sum256([]byte(r.verifier))
 	q := u.Query()
@@ -280,7 +275,7 @@ func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
 
 // prompt sends the user away and returns the code from the callback.
 func (r *authorizationRequest) prompt(ctx context.Context, prompt Prompt, address string) (string, error) {
-	within, cancel := context.WithDeadline(ctx, r.deadline)
+	within, cancel := context.WithTimeout(ctx, authorizationTimeout)
 	defer cancel()
 	callback, err := prompt.Authorize(within, address)
 	if err != nil {

@@ -391,12 +391,7 @@ func isOAuthError(err error, codes ...string) bool {
 	} else if a, ok := errors.AsType[*AuthorizationError](err); ok {
 		code = a.Code
 	}
-	for _, c := range codes {
-		if code == c {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(codes, code)
 }
 
 // Limits of requests for metadata and tokens. They apply to every transport; the default one
@@ -507,16 +502,16 @@ func (f *fetcher) checkURL(u *url.URL) error {
 	return fmt.Errorf("%w: %s is not https", ErrUntrusted, printable(u.Scheme+"://"+u.Host, 200))
 }
 
-// checkEndpoint is checkURL for a text.
-func (f *fetcher) checkEndpoint(name, text string) error {
+// parseEndpoint parses a URL to which requests may go, see checkURL. name is its name in errors.
+func (f *fetcher) parseEndpoint(name, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return fmt.Errorf("%w: %s is not a URL", ErrUntrusted, name)
+		return nil, fmt.Errorf("%w: %s is not a URL", ErrUntrusted, name)
 	}
 	if err := f.checkURL(u); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	return u, nil
 }
 
 // decodeObject decodes a JSON object. It drops the decoder's errors, which can quote secrets.

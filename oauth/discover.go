@@ -78,6 +78,7 @@ func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery,
 
 // resource returns the metadata of the server, or nil if it has no metadata.
 func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDocument, error) {
+	addresses := resourceURLs(d.server)
 	if metadata != "" {
 		u, err := d.server.Parse(metadata) // some servers send a path
 		if err != nil {
@@ -86,23 +87,23 @@ func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDo
 		if o := originOf(u); o != originOf(d.server) && !slices.Contains(d.origins, o) {
 			return nil, fmt.Errorf("%w: resource_metadata is on another host, %q", ErrUntrusted, printable(o, 200))
 		}
-		body, found, err := d.fetch.get(ctx, u.String())
-		if err != nil {
-			return nil, fmt.Errorf("metadata of the resource: %w", err)
-		}
-		if !found {
-			return nil, fmt.Errorf("%w: resource_metadata not found: %s", ErrUntrusted, printable(u.String(), 200))
-		}
-		return decodeResourceDocument(body)
+		addresses = []string{u.String()}
 	}
-	for _, address := range resourceURLs(d.server) {
+	for _, address := range addresses {
 		body, found, err := d.fetch.get(ctx, address)
+		doc := new(resourceDocument)
+		if found {
+			err = decodeObject(body, doc)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("metadata of the resource: %w", err)
 		}
 		if found {
-			return decodeResourceDocument(body)
+			return doc, nil
 		}
+	}
+	if metadata != "" {
+		return nil, fmt.Errorf("%w: resource_metadata not found: %s", ErrUntrusted, printable(addresses[0], 200))
 	}
 	return nil, nil
 }
@@ -140,7 +141,7 @@ func (d *discoverer) metadata(ctx context.Context, issuer string) (*issuerDocume
 	if err != nil {
 		return nil, err
 	}
-	if err := d.fetch.checkEndpoint("issuer", issuer); err != nil {
+	if _, err := d.fetch.parseEndpoint("issuer", issuer); err != nil {
 		return nil, err
 	}
 	for _, address := range addresses {
@@ -199,7 +200,8 @@ func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 		RegistrationEndpoint:  issuer + "/register",
 		assumed:               true,
 	}
-	return out, d.fetch.checkEndpoint("the server", issuer)
+	_, err = d.fetch.parseEndpoint("the server", issuer)
+	return out, err
 }
 
 // errNoPKCE means that an authorization server does not advertise PKCE with S256.
@@ -224,14 +226,6 @@ type resourceDocument struct {
 	AuthorizationServers []string `json:"authorization_servers"`
 	ScopesSupported      []string `json:"scopes_supported"`
 	DPoPRequired         bool     `json:"dpop_bound_access_tokens_required"`
-}
-
-func decodeResourceDocument(body []byte) (*resourceDocument, error) {
-	var d resourceDocument
-	if err := decodeObject(body, &d); err != nil {
-		return nil, fmt.Errorf("metadata of the resource: %w", err)
-	}
-	return &d, nil
 }
 
 // issuerDocument is the part of an authorization server's metadata that a client uses, for both RFC
@@ -273,7 +267,7 @@ func decodeIssuerDocument(body []byte, issuer string, f *fetcher) (*issuerDocume
 		if e.text == "" && !e.required {
 			continue
 		}
-		if err := f.checkEndpoint(e.name, e.text); err != nil {
+		if _, err := f.parseEndpoint(e.name, e.text); err != nil {
 			return nil, err
 		}
 	}

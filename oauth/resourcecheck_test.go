@@ -54,8 +54,8 @@ func FuzzResourceMetadata(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		d, err := decodeResourceDocument(body)
-		if err != nil || checkResource(d.Resource, server) != nil {
+		var d resourceDocument
+		if decodeObject(body, &d) != nil || checkResource(d.Resource, server) != nil {
 			return
 		}
 		u, err := url.Parse(d.Resource)
@@ -77,7 +77,8 @@ func FuzzResourceMetadata(f *testing.F) {
 }
 
 func checkIssuer(issuer string) bool {
-	return (&fetcher{}).checkEndpoint("issuer", issuer) == nil
+	_, err := (&fetcher{}).parseEndpoint("issuer", issuer)
+	return err == nil
 }
 
 // FuzzIssuerMetadata checks that endpoints that are accepted are by https.
