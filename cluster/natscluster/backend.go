@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/internal/base/coordination"
+	"mcpwire/internal/base/wait"
 )
 
 // Options configure a [Backend]. Either URL or Embed must be set.
@@ -84,11 +85,6 @@ type openStream struct {
 	cfg jetstream.StreamConfig
 	// soughtAt is when it was last looked for because it did not respond.
 	soughtAt time.Time
-}
-
-// hasLimits reports whether the stream was opened with the limits of cfg.
-func (s *openStream) hasLimits(cfg *jetstream.StreamConfig) bool {
-	return sameLimits(&s.cfg, cfg) && s.cfg.Storage == cfg.Storage
 }
 
 func sameLimits(a, b *jetstream.StreamConfig) bool {
@@ -205,7 +201,7 @@ func (b *Backend) dial(ctx context.Context, url string, connect []nats.Option) (
 		if err == nil {
 			return nc, nil
 		}
-		if errors.Is(err, nats.ErrAuthorization) || !sleep(ctx, pollOpen) {
+		if errors.Is(err, nats.ErrAuthorization) || !wait.Sleep(ctx, pollOpen) {
 			return nil, fmt.Errorf("connect to %s: %w: check the address, that the server runs, and the credentials", redactURL(url), err)
 		}
 	}
@@ -232,7 +228,7 @@ func (b *Backend) waitReady(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || !sleep(ctx, pollOpen) {
+		if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || !wait.Sleep(ctx, pollOpen) {
 			if b.server != nil {
 				return b.server.explain(err)
 			}
@@ -267,7 +263,7 @@ func (b *Backend) WaitCurrent(ctx context.Context) error {
 	b.mu.Unlock()
 	for _, name := range names {
 		for !b.isCurrent(ctx, name) {
-			if !sleep(ctx, pollOpen) {
+			if !wait.Sleep(ctx, pollOpen) {
 				return fmt.Errorf("%w: core node %s does not catch up with stream %s: %w", cluster.ErrUnavailable, b.opts.Embed.Name, name, ctx.Err())
 			}
 		}
@@ -315,7 +311,7 @@ func (b *Backend) stream(ctx context.Context, cfg jetstream.StreamConfig) error 
 	b.mu.Lock()
 	known := b.streams[cfg.Name]
 	b.mu.Unlock()
-	if known != nil && known.hasLimits(&cfg) {
+	if known != nil && sameLimits(&known.cfg, &cfg) && known.cfg.Storage == cfg.Storage {
 		return nil
 	}
 	for {
@@ -329,7 +325,7 @@ func (b *Backend) stream(ctx context.Context, cfg jetstream.StreamConfig) error 
 			return nil
 		case errors.Is(err, errOtherStream), errors.As(err, &api) && api.Code < 500 && api.ErrorCode != codeNoPeers && api.ErrorCode != codeNameInUse:
 			return fmt.Errorf("stream %s: %w", cfg.Name, err)
-		case !sleep(ctx, pollOpen):
+		case !wait.Sleep(ctx, pollOpen):
 			return fmt.Errorf("%w: stream %s with %d replicas: %w", cluster.ErrUnavailable, cfg.Name, cfg.Replicas, err)
 		}
 	}
@@ -403,18 +399,6 @@ func (b *Backend) seek(name string) {
 		}
 		b.opts.Logger.Warn("a stream was gone with what it had, and is there again", "stream", name)
 	})
-}
-
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // mapError returns an error of package cluster for one of NATS.

@@ -68,7 +68,9 @@ func (b bus) subscribe(ctx context.Context, subject string, deliver func(*nats.M
 	if err != nil {
 		return nil, mapError(ctx, err)
 	}
-	b.b.addSubscription(s)
+	b.b.mu.Lock()
+	b.b.subscriptions[s] = struct{}{}
+	b.b.mu.Unlock()
 	if err = s.sub.SetPendingLimits(maxPending, maxPendingBytes); err == nil {
 		err = b.b.nc.FlushWithContext(ctx)
 	}
@@ -81,7 +83,12 @@ func (b bus) subscribe(ctx context.Context, subject string, deliver func(*nats.M
 
 // stop ends the subscription and waits for deliver.
 func (s *subscription) stop() {
-	s.b.removeSubscription(s)
+	s.b.mu.Lock()
+	if _, ok := s.b.subscriptions[s]; ok {
+		delete(s.b.subscriptions, s)
+		s.b.lost += s.dropped()
+	}
+	s.b.mu.Unlock()
 	_ = s.sub.Unsubscribe() // fails only if the connection is closed, or after another stop
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,21 +102,6 @@ func (s *subscription) dropped() uint64 {
 		return 0 // it is closed
 	}
 	return uint64(n)
-}
-
-func (b *Backend) addSubscription(s *subscription) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.subscriptions[s] = struct{}{}
-}
-
-func (b *Backend) removeSubscription(s *subscription) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, ok := b.subscriptions[s]; ok {
-		delete(b.subscriptions, s)
-		b.lost += s.dropped()
-	}
 }
 
 // Lost returns the number of messages that subscriptions have dropped. It is an optional method of a

@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"mcpwire/internal/base/wait"
 )
 
 // Embed configures a NATS server in this process.
@@ -235,17 +237,15 @@ func startEmbedded(ctx context.Context, e *Embed, log *slog.Logger) (*embedded, 
 func (s *embedded) start(ctx context.Context) error {
 	for warn := true; ; warn = false {
 		err := checkRoom(s.opts.Dir)
-		switch {
-		case err == nil:
-		case !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || !sleep(ctx, storagePoll):
-			return fmt.Errorf("start the server of node %s: %w", s.o.ServerName, err)
-		default:
-			if warn {
-				s.log.Warn("waiting for room on the disk", "node", s.o.ServerName, "error", err)
-			}
-			continue
+		if err == nil {
+			break
 		}
-		break
+		if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || !wait.Sleep(ctx, storagePoll) {
+			return fmt.Errorf("start the server of node %s: %w", s.o.ServerName, err)
+		}
+		if warn {
+			s.log.Warn("waiting for room on the disk", "node", s.o.ServerName, "error", err)
+		}
 	}
 	srv, err := server.NewServer(s.o.Clone())
 	if err != nil {
@@ -292,7 +292,7 @@ func checkRoom(dir string) (err error) {
 // that, before the node counts as storing.
 func (s *embedded) keepStoring(ctx context.Context, restarted func()) {
 	var stopped time.Time
-	for sleep(ctx, storagePoll) {
+	for wait.Sleep(ctx, storagePoll) {
 		if s.current().JetStreamEnabled() {
 			s.setFailed(nil)
 			stopped = time.Time{}

@@ -237,22 +237,10 @@ func (b *Backend) mayCome(stream string, err error) bool {
 }
 
 func (b *Backend) tryGet(ctx context.Context, stream string, r getRequest) (*storedMsg, error) {
-	text, err := json.Marshal(&r)
-	if err != nil {
-		return nil, err
-	}
-	reply, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, text)
-	if err != nil {
-		return nil, mapError(ctx, err)
-	}
-	var response struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message *storedMsg          `json:"message"`
-	}
-	if err := json.Unmarshal(reply.Data, &response); err != nil {
-		return nil, fmt.Errorf("natscluster: invalid response of NATS: %w", err)
-	}
+	response, err := b.callAPI(ctx, "STREAM.MSG.GET."+stream, r)
 	switch {
+	case err != nil:
+		return nil, err
 	case response.Error != nil && response.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return nil, errNoMessage
 	case response.Error != nil:
@@ -261,4 +249,27 @@ func (b *Backend) tryGet(ctx context.Context, stream string, r getRequest) (*sto
 		return nil, errors.New("natscluster: invalid response of NATS: no message")
 	}
 	return response.Message, nil
+}
+
+// An apiResponse is a response of the API of JetStream.
+type apiResponse struct {
+	Error   *jetstream.APIError `json:"error"`
+	Message *storedMsg          `json:"message"`
+}
+
+// callAPI sends a request to the API of JetStream.
+func (b *Backend) callAPI(ctx context.Context, name string, request any) (*apiResponse, error) {
+	text, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := b.nc.RequestWithContext(ctx, "$JS.API."+name, text)
+	if err != nil {
+		return nil, mapError(ctx, err)
+	}
+	response := new(apiResponse)
+	if err := json.Unmarshal(reply.Data, response); err != nil {
+		return nil, fmt.Errorf("natscluster: invalid response of NATS: %w", err)
+	}
+	return response, nil
 }

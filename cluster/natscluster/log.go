@@ -18,6 +18,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/internal/base/coordination"
+	"mcpwire/internal/base/wait"
 )
 
 const (
@@ -144,7 +145,7 @@ func (l *log) Read(ctx context.Context, key cluster.LogKey, after uint64, limit 
 		if err != nil || len(entries) > 0 {
 			return entries, err
 		}
-		if !sleep(ctx, retryDelay) { // the replica is behind
+		if !wait.Sleep(ctx, retryDelay) { // the replica is behind
 			return nil, ctx.Err()
 		}
 	}
@@ -296,19 +297,9 @@ func (l *log) Drop(ctx context.Context, group string) error {
 		return err
 	}
 	s := l.shard(group)
-	text, err := json.Marshal(map[string]string{"filter": s.subject() + group + ".*"})
+	response, err := l.b.callAPI(ctx, "STREAM.PURGE."+s.stream(), map[string]string{"filter": s.subject() + group + ".*"})
 	if err != nil {
 		return err
-	}
-	reply, err := l.b.nc.RequestWithContext(ctx, "$JS.API.STREAM.PURGE."+s.stream(), text)
-	if err != nil {
-		return mapError(ctx, err)
-	}
-	var response struct {
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(reply.Data, &response); err != nil {
-		return fmt.Errorf("natscluster: invalid response of NATS: %w", err)
 	}
 	if response.Error != nil {
 		l.b.mayCome(s.stream(), response.Error)

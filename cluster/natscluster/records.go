@@ -17,6 +17,7 @@ import (
 
 	"mcpwire/cluster"
 	"mcpwire/internal/base/coordination"
+	"mcpwire/internal/base/wait"
 )
 
 const (
@@ -127,7 +128,7 @@ func (r *records) create(ctx context.Context, m *nats.Msg, key string) (uint64, 
 		if last = 0; found != nil {
 			last = found.Seq
 		}
-		if last == before && !sleep(ctx, retryDelay) {
+		if last == before && !wait.Sleep(ctx, retryDelay) {
 			return 0, ctx.Err()
 		}
 	}
@@ -158,7 +159,7 @@ func (r *records) publish(ctx context.Context, m *nats.Msg, key string, last uin
 			return found.Seq, nil
 		case found == nil && last != 0, found != nil && found.Seq != last:
 			return 0, err
-		case !sleep(ctx, retryDelay):
+		case !wait.Sleep(ctx, retryDelay):
 			return 0, ctx.Err()
 		}
 	}
@@ -221,7 +222,10 @@ func (r *records) watch(ctx context.Context, prefix string, yield func(cluster.C
 		_ = r.b.js.DeleteConsumer(ctx, r.stream, name) // or it ends by itself
 	}()
 	w := &watch{r: r, sub: sub, waiting: consumer.CachedInfo().NumPending, yield: yield}
-	return w.run(ctx)
+	if err := w.run(ctx); err != errStop {
+		return err
+	}
+	return nil
 }
 
 // A watch is a running Watch.
@@ -236,28 +240,21 @@ type watch struct {
 	synced  bool
 }
 
+// errStop means that yield returned false.
 var errStop = errors.New("stop")
 
 func (w *watch) run(ctx context.Context) error {
-	if err := w.sync(); err != nil {
-		return ignoreStop(err)
-	}
-	for {
-		m, err := w.next(ctx)
-		if err == nil && len(m.Data) == 0 && m.Header.Get("Status") == "100" {
+	err := w.sync()
+	for err == nil {
+		var m *nats.Msg
+		if m, err = w.next(ctx); err != nil {
+			break
+		}
+		if len(m.Data) == 0 && m.Header.Get("Status") == "100" {
 			err = w.control(m)
-		} else if err == nil {
+		} else {
 			err = w.message(m)
 		}
-		if err != nil {
-			return ignoreStop(err)
-		}
-	}
-}
-
-func ignoreStop(err error) error {
-	if err == errStop {
-		return nil
 	}
 	return err
 }
