@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/era"
@@ -174,7 +173,6 @@ func getCacheable[T any, P interface {
 	*T
 	json.Unmarshaler
 }](ctx context.Context, c *Client, method string, params []byte, opts []CallOption) (*T, error) {
-	c.trackChanges()
 	r := &request{method: method, params: params, repeatable: true, opts: newCallOptions(opts)}
 	cr := c.caches.request(r)
 	raw, cached, err := cr.do(ctx)
@@ -195,11 +193,11 @@ func getCacheable[T any, P interface {
 	return v, nil
 }
 
-// A cacheSet is the caches that a Client uses. trackChanges sets own.
+// A cacheSet is the caches that a Client uses.
 type cacheSet struct {
 	c *Client
 	// own belongs to this client alone. It is nil if the client caches nothing.
-	own atomic.Pointer[Cache]
+	own *Cache
 }
 
 // A cachedRequest is one request whose result may come from a cache or go into one.
@@ -275,7 +273,7 @@ func (cr *cachedRequest) store(raw []byte) {
 // all returns the caches in use, the client's own first.
 func (cs *cacheSet) all() []*Cache {
 	var all []*Cache
-	for _, cache := range []*Cache{cs.own.Load(), cs.c.opts.Cache.Shared} {
+	for _, cache := range []*Cache{cs.own, cs.c.opts.Cache.Shared} {
 		if cache != nil {
 			all = append(all, cache)
 		}
@@ -285,8 +283,8 @@ func (cs *cacheSet) all() []*Cache {
 
 // clear drops what the Client itself has cached.
 func (cs *cacheSet) clear() {
-	if cache := cs.own.Load(); cache != nil {
-		cache.clear()
+	if cs.own != nil {
+		cs.own.clear()
 	}
 }
 

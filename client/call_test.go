@@ -395,7 +395,8 @@ func TestSlowCallback(t *testing.T) {
 	})
 }
 
-// TestNotifications shows that the handlers of notifications run in order.
+// TestNotifications shows that the handlers of notifications run in order, and that a change is
+// taken in before a later response is delivered.
 // Spec: C7 C8
 func TestNotifications(t *testing.T) {
 	var mu sync.Mutex
@@ -411,6 +412,7 @@ func TestNotifications(t *testing.T) {
 			s.send(`{"jsonrpc":"2.0","method":"a","params":{"n":%d}}`, i)
 			s.send(`{"jsonrpc":"2.0","method":"b"}`)
 		}
+		s.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.answer(m, "{}")
 		want := `{"y":1}`
 		if r.Modern() {
@@ -422,14 +424,12 @@ func TestNotifications(t *testing.T) {
 		s.expectEnd()
 	}, func(t *testing.T, c *Client, _ mcp.Revision) {
 		seen = nil
-		var heard []string
-		remove := c.notificationHandlers.on("a", func(params []byte) { heard = append(heard, string(params)) })
-		defer c.notificationHandlers.on("b", func([]byte) { remove() })()
+		before := c.tools.currentGeneration()
 		if err := c.Call(t.Context(), "m", nil, nil); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff([]string{`{"n":0}`}, heard); diff != "" {
-			t.Errorf("listener, when the call returns (-want +got):\n%s", diff)
+		if got := c.tools.currentGeneration(); got != before+1 {
+			t.Errorf("the tools have changed %d times when the call returns, want once", got-before)
 		}
 		if err := c.Notify(t.Context(), "notifications/x", map[string]int{"y": 1}); err != nil {
 			t.Error(err)
@@ -438,7 +438,7 @@ func TestNotifications(t *testing.T) {
 			t.Error("sent a number")
 		}
 		synctest.Wait()
-		if diff := cmp.Diff([]string{`a {"n":0}`, "b ", `a {"n":1}`, "b ", `a {"n":2}`, "b "}, seen); diff != "" {
+		if diff := cmp.Diff([]string{`a {"n":0}`, "b ", `a {"n":1}`, "b ", `a {"n":2}`, "b ", "notifications/tools/list_changed "}, seen); diff != "" {
 			t.Errorf("OnNotification (-want +got):\n%s", diff)
 		}
 	})

@@ -26,16 +26,14 @@ type Client struct {
 	callPool sync.Pool
 
 	// The parts of a Client. Each has its own state and lock.
-	conns                connector
-	notificationHandlers notificationHandlers
-	callbacks            callbackRegistry
-	inputs               inputServer
-	caches               cacheSet
-	tools                toolCatalog
-	subs                 subscriptions
-	tasks                taskTracker
+	conns     connector
+	callbacks callbackRegistry
+	inputs    inputServer
+	caches    cacheSet
+	tools     toolCatalog
+	subs      subscriptions
+	tasks     taskTracker
 
-	trackOnce sync.Once
 	// goroutines are those of subscriptions and tasks.
 	goroutines wait.Group
 	// logLevel is the mcp.LoggingLevel that SetLevel has set.
@@ -61,6 +59,9 @@ func Dial(ctx context.Context, transport Transport, opts *Options) (*Client, err
 	c.log = c.opts.Logger
 	c.callbacks.log = c.log
 	c.offer = c.opts.offer()
+	if c.opts.Cache.MaxBytes >= 0 {
+		c.caches.own = NewCache(c.opts.Cache.MaxBytes)
+	}
 	if len(c.opts.Middleware) > 0 {
 		c.chain = middleware.NewChain(c.opts.Middleware...)
 	}
@@ -130,31 +131,9 @@ func (c *Client) RootsChanged(ctx context.Context) error {
 
 var errClosedByUser = errors.New("the client was closed")
 
-// trackChanges registers the handlers of change notifications. Methods that keep something that can
-// become stale call it before they ask the server.
-func (c *Client) trackChanges() {
-	c.trackOnce.Do(func() {
-		if c.opts.Cache.MaxBytes >= 0 {
-			// before the handlers: the reader may use it at once
-			c.caches.own.Store(NewCache(c.opts.Cache.MaxBytes))
-		}
-		for method, kind := range changeKinds {
-			c.notificationHandlers.on(method, func(params []byte) { c.subs.handleChange(kind, params) })
-		}
-		c.notificationHandlers.on(mcp.NotificationAcknowledged, c.subs.acknowledged)
-		c.conns.onReconnect(func() {
-			c.caches.clear()
-			c.tools.expire(false)
-			c.subs.reconnected()
-			c.restoreLogLevel()
-		})
-	})
-}
-
 // ForgetCached drops the client's own cached responses and its knowledge of the server's tools.
 // Call it when the client gets other credentials, because another user may see other data.
 func (c *Client) ForgetCached() {
-	c.trackChanges()
 	c.caches.clear()
 	c.tools.clear()
 }
@@ -190,7 +169,6 @@ func (c *Client) SetLevel(ctx context.Context, level mcp.LoggingLevel, opts ...C
 	if err != nil {
 		return fmt.Errorf("set level: %w", err)
 	}
-	c.trackChanges()
 	params := append(jsonwire.AppendQuote([]byte(`{"level":`), name), '}')
 	_, err = c.roundTrip(ctx, &request{method: mcp.MethodSetLevel, params: params, repeatable: true, opts: newCallOptions(opts)})
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -320,8 +319,6 @@ type connector struct {
 	endErr error
 	// err is the result of Client.Err.
 	err error
-	// reconnectHooks are the functions that onReconnect registered.
-	reconnectHooks []func()
 
 	// stop ends supervise.
 	stop context.CancelFunc
@@ -428,14 +425,13 @@ func (cc *connector) reconnect(ctx context.Context, failures int, stable bool, r
 	}
 }
 
-// use runs the reconnect hooks and then publishes the connection.
+// use publishes a connection that replaces a lost one, after what the server may have changed
+// meanwhile is dropped.
 func (cc *connector) use(conn *connection) {
-	cc.mu.Lock()
-	reconnectHooks := cc.reconnectHooks
-	cc.mu.Unlock()
-	for _, fn := range reconnectHooks {
-		fn()
-	}
+	cc.c.caches.clear()
+	cc.c.tools.expire(false)
+	cc.c.subs.reconnected()
+	cc.c.restoreLogLevel()
 	cc.publish(conn)
 }
 
@@ -523,12 +519,4 @@ func (cc *connector) wait(ctx context.Context, method string, limit *callTimer) 
 func (cc *connector) endError() error {
 	_, _, err := cc.current()
 	return err
-}
-
-// onReconnect registers fn to run when a lost connection was replaced, before calls use the new
-// one. fn must not block.
-func (cc *connector) onReconnect(fn func()) {
-	cc.mu.Lock()
-	defer cc.mu.Unlock()
-	cc.reconnectHooks = append(slices.Clip(cc.reconnectHooks), fn)
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -61,8 +62,7 @@ func TestReconnect(t *testing.T) {
 			s.answer(s.expect("after"), `{}`)
 			s.expectEnd()
 		})
-		var hooked atomic.Bool
-		c.conns.onReconnect(func() { hooked.Store(true) })
+		reconnected := c.subs.nextConnection()
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			var got json.RawMessage
@@ -77,8 +77,8 @@ func TestReconnect(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		if !hooked.Load() {
-			t.Error("the callback for the new connection was not called")
+		if !wait.Closed(reconnected, 0) {
+			t.Error("the subscriptions were not notified of the new connection")
 		}
 		if err := c.Call(t.Context(), "after", nil, nil); err != nil {
 			t.Error(err)
@@ -462,6 +462,7 @@ func checkBackoff(t *testing.T, times []time.Time, live time.Duration) {
 func TestStable(t *testing.T) {
 	everyEra(t, func(t *testing.T, r mcp.Revision) {
 		const many = 30
+		var again atomic.Int32
 		var scripts []func(*script)
 		for i := range many {
 			scripts = append(scripts, func(s *script) {
@@ -469,21 +470,21 @@ func TestStable(t *testing.T) {
 					s.opening(r)
 				} else {
 					s.again(r)
+					again.Add(1)
 				}
 				elapse(10 * time.Second)
 			})
 		}
 		scripts = append(scripts, func(s *script) {
 			s.again(r)
+			again.Add(1)
 			s.expectEnd()
 		})
 		began := time.Now()
 		c := dial(t, &Options{Revisions: []mcp.Revision{r}}, scripts...)
-		var n atomic.Int32
-		c.conns.onReconnect(func() { n.Add(1) })
 		elapse(many*10*time.Second + time.Second)
-		if n.Load() != many || c.Err() != nil || time.Since(began) > many*10*time.Second+time.Second {
-			t.Errorf("%d connections, %v", n.Load(), c.Err())
+		if again.Load() != many || c.Err() != nil || time.Since(began) > many*10*time.Second+time.Second {
+			t.Errorf("%d connections, %v", again.Load(), c.Err())
 		}
 	})
 }

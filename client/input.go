@@ -28,7 +28,7 @@ import (
 //	  handleNotification           by method:
 //	    progress, log message      callbackRegistry → callbackQueue → activeCall.wait
 //	    cancellation               endStream, for a modern server's end of a subscription
-//	  notificationHandlers         handleChange → caches and Subscriptions; acknowledged
+//	    change, acknowledgment     caches and Subscriptions
 //	connection.Handle              on its own goroutine unless Prepare returned Immediate;
 //	                               with middleware, in runIncomingChain:
 //	  callOnNotification           Options.OnNotification

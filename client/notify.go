@@ -14,40 +14,8 @@ import (
 	"mcpwire/mcp"
 )
 
-// notificationHandlers are the functions that on registered.
-type notificationHandlers struct {
-	mu       sync.RWMutex
-	byMethod map[string][]*func(params []byte)
-}
-
-// on registers fn for the notifications of a method. fn runs on the reading goroutine, in the
-// order of arrival, and before later responses are delivered. It must not block. params is nil or
-// the text of an object, and is valid until fn returns.
-func (nh *notificationHandlers) on(method string, fn func(params []byte)) (remove func()) {
-	nh.mu.Lock()
-	defer nh.mu.Unlock()
-	sparse.Set(&nh.byMethod, method, append(slices.Clip(nh.byMethod[method]), &fn))
-	return func() {
-		nh.mu.Lock()
-		defer nh.mu.Unlock()
-		rest := slices.DeleteFunc(slices.Clone(nh.byMethod[method]), func(f *func([]byte)) bool { return f == &fn })
-		if nh.byMethod[method] = rest; len(rest) == 0 {
-			delete(nh.byMethod, method)
-		}
-	}
-}
-
-// dispatch calls the functions registered for a method. They may register more.
-func (nh *notificationHandlers) dispatch(method, params []byte) {
-	nh.mu.RLock()
-	list := nh.byMethod[string(method)]
-	nh.mu.RUnlock()
-	for _, fn := range list {
-		(*fn)(params)
-	}
-}
-
-// handleNotification handles a notification on the reading goroutine.
+// handleNotification handles a notification on the reading goroutine, in the order of arrival, and
+// before later responses are delivered.
 func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	c := cn.c
 	if len(n.Params) > 0 && n.Params[0] != '{' {
@@ -70,8 +38,14 @@ func (cn *connection) handleNotification(n *jsonrpc.Message) {
 		if id, ok := n.Param("requestId"); ok {
 			cn.endStream(id)
 		}
+	case mcp.NotificationAcknowledged:
+		c.subs.acknowledged(n.Params)
+	default:
+		// Before the first negotiation has ended, the client keeps nothing that a change makes stale.
+		if kind, ok := changeKinds[string(n.Method)]; ok && c.conns.negotiated.Load() != nil {
+			c.subs.handleChange(kind, n.Params)
+		}
 	}
-	c.notificationHandlers.dispatch(n.Method, n.Params)
 }
 
 // A callbackRegistry holds the callback queues of calls and tasks in flight.
@@ -89,14 +63,11 @@ type callbackRegistry struct {
 func (cr *callbackRegistry) add(q *callbackQueue) {
 	cr.mu.Lock()
 	defer cr.mu.Unlock()
-	if cr.byToken == nil {
-		cr.byToken, cr.logs = make(map[int64]*callbackQueue), make(map[*callbackQueue]struct{})
-	}
 	if q.progress != nil {
-		cr.byToken[q.token] = q
+		sparse.Set(&cr.byToken, q.token, q)
 	}
 	if q.log != nil {
-		cr.logs[q] = struct{}{}
+		sparse.Set(&cr.logs, q, struct{}{})
 	}
 }
 
@@ -192,10 +163,6 @@ func (q *callbackQueue) enqueue(n pendingNotification) {
 		q.bytes -= len(q.pending[0].params)
 		q.pending = slices.Delete(q.pending, 0, 1)
 	}
-	q.signal()
-}
-
-func (q *callbackQueue) signal() {
 	wait.Signal(q.wake)
 }
 
@@ -237,7 +204,7 @@ func (q *callbackQueue) endDelivery() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.pending) > 0 {
-		q.signal()
+		wait.Signal(q.wake)
 	}
 }
 

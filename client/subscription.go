@@ -104,7 +104,6 @@ func (c *Client) ListenFunc(ctx context.Context, filter mcp.SubscriptionFilter, 
 // open starts a subscription without waiting for the acknowledgment. It returns nil if
 // the client has ended.
 func (ss *subscriptions) open(ctx context.Context, requested mcp.SubscriptionFilter) *Subscription {
-	ss.c.trackChanges()
 	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Subscription{c: ss.c, requested: requested, stop: stop, acknowledged: make(chan struct{}), done: make(chan struct{})}
 	s.queue = newEventQueue(maxPendingEvents+filterSize(&s.requested), s.missed)

@@ -629,7 +629,21 @@ func TestStream(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := dial(t, &Options{Timeouts: Timeouts{Call: time.Second, MaxCall: time.Second}, Reconnect: ReconnectPolicy{Disabled: true}}, func(s *script) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var id, acked string
+				received := func(_ jsonrpc.Direction, message []byte) {
+					switch memberOf(t, string(message), "method") {
+					case `"ack"`:
+						if acked = memberOf(t, string(message), "params", "id"); acked != id {
+							t.Errorf("acknowledged %s before the id %s was known", acked, id)
+						}
+					case `"enough"`:
+						cancel()
+					}
+				}
+				opts := &Options{Timeouts: Timeouts{Call: time.Second, MaxCall: time.Second}, Reconnect: ReconnectPolicy{Disabled: true}, Trace: received}
+				c := dial(t, opts, func(s *script) {
 					s.discovers()
 					m := s.expect("subscriptions/listen")
 					if memberOf(s.t, string(m.Params), "_meta", "io.modelcontextprotocol/protocolVersion") != `"2026-07-28"` || memberOf(s.t, string(m.Params), "a") != "1" {
@@ -641,15 +655,6 @@ func TestStream(t *testing.T) {
 					elapse(time.Minute)
 					s.conn.Close()
 				})
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				var id, acked string
-				defer c.notificationHandlers.on("ack", func(params []byte) {
-					if acked = memberOf(t, string(params), "id"); acked != id {
-						t.Errorf("acknowledged %s before the id %s was known", acked, id)
-					}
-				})()
-				defer c.notificationHandlers.on("enough", func([]byte) { cancel() })()
 				got, err := c.subs.listen(ctx, "subscriptions/listen", []byte(`{"a":1}`), func(i jsonrpc.ID) { id = i.String() })
 				if string(got) != tt.want || (err == nil) != (tt.err == nil) || err != nil && !tt.err(err) || acked == "" {
 					t.Errorf("got %s, %v; acknowledged %s", got, err, acked)

@@ -29,7 +29,6 @@ import (
 // that is annotated as read-only or idempotent, and validates results against the tool's output
 // schema.
 func (c *Client) ListTools(ctx context.Context, cursor *string, opts ...CallOption) (*mcp.ListToolsResult, error) {
-	c.trackChanges()
 	generation := c.tools.currentGeneration()
 	page, err := getCacheable[mcp.ListToolsResult](ctx, c, mcp.MethodToolsList, cursorParams(cursor), opts)
 	if err == nil {
