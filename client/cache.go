@@ -179,7 +179,7 @@ func getCacheable[T any, P interface {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkFinal(method, raw); err != nil {
+	if err := c.checkFinal(method, era.ResultType(raw)); err != nil {
 		return nil, err
 	}
 	v := new(T)

@@ -2,12 +2,14 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -102,15 +104,11 @@ func (n *negotiated) notificationParams(text []byte) []byte {
 	if !n.Modern || bytes.Contains(meta, []byte(mcp.MetaProtocolVersion)) {
 		return text
 	}
-	dst := append([]byte{'{'}, n.meta...)
+	all := slices.Clip(n.meta)
 	if members := objectBody(meta); len(members) > 0 {
-		dst = append(append(dst, ','), members...)
+		all = append(append(all, ','), members...)
 	}
-	dst = append(dst, '}')
-	if members := objectBody(rest); len(members) > 0 {
-		dst = append(append(dst, ','), members...)
-	}
-	return append(dst, '}')
+	return joinMeta(rest, all)
 }
 
 // encodeParams returns the JSON text of params, which must be an object or nil.
@@ -480,10 +478,7 @@ func (c *Client) newActiveCall(r *request) *activeCall {
 
 // effectiveTimeout returns the timeout of a call. Zero means no limit.
 func effectiveTimeout(override, fallback time.Duration) time.Duration {
-	if override == 0 {
-		override = fallback
-	}
-	return max(override, 0)
+	return max(cmp.Or(override, fallback), 0)
 }
 
 // maxPooledBytes is the size of the largest buffer that is kept for reuse.
@@ -601,15 +596,13 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 		}()
 	}
 	grace := conn.handlerGrace()
+waiting:
 	for {
 		var err error
 		reason := "timed out"
 		select {
 		case <-p.Done():
-			answered = true
-			result, err := ac.answered(p)
-			returned = true
-			return result, err
+			break waiting
 		case <-ac.callbacks.ready():
 			if ac.callbacks.deliver() {
 				ac.startTimer()
@@ -638,18 +631,14 @@ func (ac *activeCall) wait(ctx context.Context, conn *connection, p *rpc.Pending
 			return nil, err
 		}
 		<-p.Done() // the response came first
-		answered = true
-		result, err := ac.answered(p)
-		returned = true
-		return result, err
+		break
 	}
-}
-
-// answered runs the remaining callbacks and returns the result of p.
-func (ac *activeCall) answered(p *rpc.Pending) ([]byte, error) {
+	answered = true
 	ac.callbacks.deliver()
 	ac.pending = p
-	return p.Result()
+	result, err := p.Result()
+	returned = true
+	return result, err
 }
 
 // giveUp cancels a request whose caller does not get the response. answered reports whether it
@@ -684,16 +673,11 @@ func (ac *activeCall) buildParams(neg *negotiated) {
 	if ac.callbacks != nil && req.callbacks == nil {
 		ac.callbacks.register()
 	}
-	dst := append(ac.params[:0], '{')
-	open := len(dst)
-	if neg.Modern {
-		dst = append(dst, neg.meta...)
-	} else {
-		dst = append(dst, `"_meta":{`...)
-	}
+	dst := append(ac.params[:0], `{"_meta":{`...)
 	start := len(dst)
+	dst = append(dst, neg.meta...)
 	separate := func() {
-		if len(dst) > start || neg.Modern {
+		if len(dst) > start {
 			dst = append(dst, ',')
 		}
 	}
@@ -709,18 +693,19 @@ func (ac *activeCall) buildParams(neg *negotiated) {
 		separate()
 		dst = append(dst, req.opts.meta...)
 	}
-	if len(dst) == start && !neg.Modern {
-		dst = dst[:open] // no _meta
+	if len(dst) == start {
+		dst = dst[:1] // no _meta
 	} else {
 		dst = append(dst, '}')
 	}
-	ac.params = ac.appendParams(dst, open)
+	ac.params = ac.appendParams(dst)
 }
 
-// appendParams appends the members of the request's params and those of the input round.
-func (ac *activeCall) appendParams(dst []byte, open int) []byte {
+// appendParams appends the members of the request's params and those of the input round to an object
+// that is not complete.
+func (ac *activeCall) appendParams(dst []byte) []byte {
 	separate := func(dst []byte) []byte {
-		if len(dst) > open {
+		if len(dst) > 1 {
 			dst = append(dst, ',')
 		}
 		return dst
@@ -861,7 +846,7 @@ func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) e
 	if err != nil {
 		return err
 	}
-	if err := c.checkFinal(r.method, raw); err != nil {
+	if err := c.checkFinal(r.method, era.ResultType(raw)); err != nil {
 		return err
 	}
 	_, err = c.decodeResult(r.method, raw, result)
@@ -869,12 +854,7 @@ func (c *Client) get(ctx context.Context, r *request, result json.Unmarshaler) e
 }
 
 // checkFinal returns an error for a result of an extension's type, which the method does not have.
-func (c *Client) checkFinal(method string, raw []byte) error {
-	return c.checkFinalType(method, era.ResultType(raw))
-}
-
-// checkFinalType is checkFinal for a result with that resultType.
-func (c *Client) checkFinalType(method string, kind mcp.ResultType) error {
+func (c *Client) checkFinal(method string, kind mcp.ResultType) error {
 	if c.Revision().Modern() && kind != "" && kind != mcp.ResultTypeComplete {
 		return &ProtocolError{Method: method, Reason: fmt.Sprintf("resultType is %.40q", kind)}
 	}
@@ -920,6 +900,5 @@ func uriParams(uri string) []byte {
 }
 
 func parseURIParam(params []byte) string {
-	uri := jsonwire.Text(jsonwire.Lookup(params, "uri"))
-	return uri
+	return jsonwire.Text(jsonwire.Lookup(params, "uri"))
 }

@@ -94,9 +94,6 @@ func (cn *connection) flush() {
 	cn.rpc.Flush(ctx)
 }
 
-// close closes the connection and waits for its end.
-func (cn *connection) close() { cn.rpc.Close() }
-
 // ended reports whether the connection reads no more messages.
 func (cn *connection) ended() bool {
 	return wait.Closed(cn.rpc.Draining(), 0)
@@ -137,9 +134,6 @@ func (cn *connection) setNegotiated(neg *negotiated) {
 func (cn *connection) sendInitialized(ctx context.Context) error {
 	ctx, stop := cn.withDeadline(ctx, cn.c.opts.Timeouts.Handshake) // the server may not read
 	defer stop()
-	if cn.c.chain == nil {
-		return cn.rpc.Notify(ctx, mcp.NotificationInitialized, nil)
-	}
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Notification: true, Method: mcp.NotificationInitialized}
 	_, err := cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		return nil, cn.rpc.Notify(ctx, mcp.NotificationInitialized, m.Params)
@@ -150,9 +144,6 @@ func (cn *connection) sendInitialized(ctx context.Context) error {
 // openingCall sends a request that opens a connection. It never cancels the request, because a
 // legacy server would then see a cancellation as its first message.
 func (cn *connection) openingCall(ctx context.Context, method string, params []byte, timeout openingTimeout) ([]byte, error) {
-	if cn.c.chain == nil {
-		return cn.openingCallDirect(ctx, method, params, timeout)
-	}
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
 	return cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		return cn.openingCallDirect(ctx, method, m.Params, timeout)
@@ -363,10 +354,10 @@ func (cc *connector) supervise(ctx context.Context, conn *connection) {
 		cc.drop(conn)
 		if ctx.Err() != nil {
 			conn.flush()
-			conn.close()
+			conn.rpc.Close()
 			break
 		}
-		conn.close()
+		conn.rpc.Close()
 		if reason == nil {
 			reason = conn.closeReason()
 		}

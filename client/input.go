@@ -17,6 +17,7 @@ import (
 	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
+	"mcpwire/middleware"
 	"mcpwire/schema"
 )
 
@@ -30,7 +31,7 @@ import (
 //	    cancellation               endStream, for a modern server's end of a subscription
 //	    change, acknowledgment     caches and Subscriptions
 //	connection.Handle              on its own goroutine unless Prepare returned Immediate;
-//	                               with middleware, in runIncomingChain:
+//	                               with middleware, in runChain:
 //	  callOnNotification           Options.OnNotification
 //	  answerRequest                a legacy server's request: ping, or serve
 //	inputServer.serve              the handler: elicit, sample, listRoots
@@ -79,12 +80,13 @@ func (cn *connection) Handle(r *rpc.Request, dst []byte) ([]byte, error) {
 	if cn.c.usesChain(r) {
 		ctx := new(rpc.Context)
 		r.InitContext(ctx, rpc.TraceOf(r.Params))
-		result, err := cn.c.runIncomingChain(context.WithValue(ctx, clientKey{}, cn.c), r, func(ctx context.Context, params []byte) ([]byte, error) {
+		m := middleware.Message{Notification: r.Kind == jsonrpc.KindNotification, Method: string(r.Method), ID: r.ID, Params: r.Params}
+		result, err := cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 			if r.Kind == jsonrpc.KindNotification {
-				cn.callOnNotification(r, params)
+				cn.callOnNotification(r, m.Params)
 				return nil, nil
 			}
-			return cn.answerRequest(ctx, nil, string(r.Method), params)
+			return cn.answerRequest(ctx, nil, string(r.Method), m.Params)
 		})
 		return append(dst, result...), err
 	}

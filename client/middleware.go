@@ -16,9 +16,12 @@ import (
 
 var errNotObject = errors.New("it must be a JSON object")
 
-// runChain sends m through the chain and then to end. The result is an object, or nil for a
-// notification.
+// runChain sends m through the chain, if there is one, and then to end. The result is an object, or
+// nil for a notification.
 func (c *Client) runChain(ctx context.Context, m middleware.Message, end middleware.Handler) ([]byte, error) {
+	if c.chain == nil {
+		return end(ctx, &m)
+	}
 	m.ClientSide = true
 	if neg := c.conns.negotiated.Load(); neg != nil {
 		m.Revision = neg.Revision
@@ -101,12 +104,4 @@ func (c *Client) usesChain(r *rpc.Request) bool {
 		return r.Kind == jsonrpc.KindNotification
 	}
 	return c.opts.OnNotification != nil && r.Kind == jsonrpc.KindNotification
-}
-
-// runIncomingChain sends an incoming message through the chain to deliver.
-func (c *Client) runIncomingChain(ctx context.Context, r *rpc.Request, deliver func(ctx context.Context, params []byte) ([]byte, error)) ([]byte, error) {
-	m := middleware.Message{Notification: r.Kind == jsonrpc.KindNotification, Method: string(r.Method), ID: r.ID, Params: r.Params}
-	return c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
-		return deliver(ctx, m.Params)
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,7 +95,7 @@ func (n *negotiation) connect(ctx context.Context) error {
 // drop closes the connection, so that the next step opens another.
 func (n *negotiation) drop() {
 	if n.conn != nil {
-		n.conn.close()
+		n.conn.rpc.Close()
 		n.conn = nil
 	}
 }
@@ -272,10 +271,10 @@ func (n *negotiation) initialize(ctx context.Context, params []byte) (result []b
 		}
 	}
 	if n.conn = a.conn; second != nil && a.conn == first {
-		second.close()
+		second.rpc.Close()
 	} else if second != nil {
 		n.c.log.Debug("the server does not respond after the probe; using another connection")
-		first.close()
+		first.rpc.Close()
 	}
 	return a.result, a.err
 }
@@ -303,11 +302,11 @@ func (n *negotiation) initializeRejected(e *jsonrpc.Error, err error) (step, err
 	return nil, err
 }
 
-// finish stores the result of the negotiation.
+// finish stores the result of the negotiation with a server that describes itself as info.
 func (n *negotiation) finish(method string, r mcp.Revision, info *era.ServerProfile) error {
-	profile, err := newProfile(method, r, info)
-	if err != nil {
-		return err
+	profile := &Profile{Revision: r, Server: info.Info, Instructions: info.Instructions, discovered: true}
+	if err := profile.Capabilities.UnmarshalJSON(info.Capabilities); err != nil {
+		return &ProtocolError{Method: method, Reason: "malformed capabilities of the server", Err: err}
 	}
 	neg := n.c.conns.newNegotiated(profile)
 	neg.confirm()
@@ -358,7 +357,7 @@ type negotiated struct {
 	profile *Profile
 	// accepts are the input requests that the server may send.
 	accepts era.InputSupport
-	// meta is `"_meta":{…` of each modern request, without the closing brace.
+	// meta has the members of _meta of each modern request. Legacy ones need none.
 	meta []byte
 	// validMeta says that meta is valid JSON on one line, which the capabilities that the user gave
 	// may prevent.
@@ -373,8 +372,8 @@ func (cc *connector) newNegotiated(profile *Profile) *negotiated {
 	capabilities, accepts := cc.c.offer.Capabilities(neg.Features)
 	neg.accepts = accepts
 	if neg.Modern {
-		neg.meta = cc.c.offer.AppendMeta([]byte(`"_meta":`), neg.Features, capabilities)
-		object := slices.Concat([]byte{'{'}, neg.meta, []byte("}}"))
+		object := append(cc.c.offer.AppendMeta(nil, neg.Features, capabilities), '}')
+		neg.meta = objectBody(object)
 		neg.validMeta = jsonwire.Valid(object, 0) == nil && len(jsonwire.OneLine(object)) == len(object)
 	}
 	return neg
@@ -385,13 +384,4 @@ func (n *negotiated) confirm() {
 	if !n.confirmed.Load() {
 		n.confirmed.Store(true)
 	}
-}
-
-// newProfile returns the profile of a server that describes itself as info.
-func newProfile(method string, r mcp.Revision, info *era.ServerProfile) (*Profile, error) {
-	profile := &Profile{Revision: r, Server: info.Info, Instructions: info.Instructions, discovered: true}
-	if err := profile.Capabilities.UnmarshalJSON(info.Capabilities); err != nil {
-		return nil, &ProtocolError{Method: method, Reason: "malformed capabilities of the server", Err: err}
-	}
-	return profile, nil
 }

@@ -397,7 +397,7 @@ func WithMeta(key string, value any) CallOption {
 			o.err = fmt.Errorf("_meta %q: %w", key, err)
 			return
 		}
-		o.addMember(jsonwire.AppendQuote(nil, key), text)
+		o.addMember(key, text)
 	}
 }
 
@@ -409,13 +409,12 @@ func (o *callOptions) addMeta(object []byte) {
 	}
 	members := jsonwire.ObjectMembers(object)
 	for members.Next() {
-		o.addMember(jsonwire.AppendQuote(nil, members.KeyString()), members.Value())
+		o.addMember(members.KeyString(), members.Value())
 	}
 }
 
-// addMember adds a member whose key and value are JSON text.
-func (o *callOptions) addMember(key, value []byte) {
-	name := jsonwire.UnquoteString(key[1 : len(key)-1])
+// addMember adds a member whose value is JSON text.
+func (o *callOptions) addMember(name string, value []byte) {
 	if err := era.CheckMetaKey(name); err != nil {
 		o.err = err
 		return
@@ -428,7 +427,7 @@ func (o *callOptions) addMember(key, value []byte) {
 	if len(o.meta) > 0 {
 		o.meta = append(o.meta, ',')
 	}
-	o.meta = append(append(append(o.meta, key...), ':'), value...)
+	o.meta = append(append(jsonwire.AppendQuote(o.meta, name), ':'), value...)
 }
 
 // WithRetry says whether the call is repeated when its connection is lost. True declares that it is

@@ -801,9 +801,6 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 // request with a cancellation instead of a response.
 func (ss *subscriptions) listen(ctx context.Context, method string, params []byte, onID func(id jsonrpc.ID)) (result []byte, err error) {
 	r := &request{method: method, params: params, opts: callOptions{timeout: -1, maxTimeout: -1}}
-	if ss.c.chain == nil {
-		return ss.listenDirect(ctx, r, onID)
-	}
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
 	return ss.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		q := *r

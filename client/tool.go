@@ -172,7 +172,7 @@ func (c *Client) sendTool(ctx context.Context, r *request, name string, asTask b
 		state, err = tr.task(c.Revision().Modern())
 	}
 	if err == nil && state == nil {
-		err = c.checkFinalType(r.method, tr.kind)
+		err = c.checkFinal(r.method, tr.kind)
 	}
 	switch {
 	case err != nil:
