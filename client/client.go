@@ -50,6 +50,7 @@ func Dial(ctx context.Context, transport Transport, opts *Options) (*Client, err
 	c := new(Client)
 	c.conns = connector{c: c, transport: transport, changed: make(chan struct{}), done: make(chan struct{})}
 	c.inputs.c, c.caches.c, c.tools.c, c.subs.c, c.tasks.c = c, c, c, c, c
+	c.subs.legacySlot = make(chan struct{}, 1)
 	if opts != nil {
 		c.opts = *opts
 	}

@@ -238,8 +238,8 @@ func FuzzResult(f *testing.F) {
 		}
 		parseURIParam(text)
 		subscriptionID(text)
-		a, err := parseToolResult(text)
-		if err != nil {
+		a := parseToolMembers(text)
+		if a.check() != nil {
 			return
 		}
 		data, err := a.jsonOutput()

@@ -239,7 +239,9 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 	defer cancel(nil)
 	if d := s.c.opts.Timeouts.Call; d > 0 {
 		defer time.AfterFunc(d, func() {
-			if s.isAckPending() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.ackPending {
 				cancel(&TimeoutError{Method: mcp.MethodSubscriptionsListen, After: d, option: "Options.Timeouts.Call"})
 			}
 		}).Stop()
@@ -252,13 +254,6 @@ func (s *Subscription) serve(ctx context.Context, reconnected <-chan struct{}) e
 		s.c.subs.add(id, s)
 	})
 	return err
-}
-
-// isAckPending reports whether this connection's acknowledgment is missing.
-func (s *Subscription) isAckPending() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ackPending
 }
 
 // established reports whether the server has ever acknowledged the subscription.
@@ -319,10 +314,15 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 		delete(subs.legacy, s)
 		subs.mu.Unlock()
 	}()
-	accepted := s.acceptedLists()
-	accepted.TaskIDs = s.requested.TaskIDs // the server may or may not report them
+	caps := s.c.Profile().Capabilities
+	accepted := intersectFilters(&s.requested, &mcp.SubscriptionFilter{
+		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
+		TaskIDs:              s.requested.TaskIDs, // the server may or may not report them
+	})
 	var uris []string
-	if caps := s.c.Profile().Capabilities; caps.Resources != nil && caps.Resources.Subscribe {
+	if caps.Resources != nil && caps.Resources.Subscribe {
 		uris = s.requested.ResourceSubscriptions
 	}
 	for _, uri := range uris {
@@ -340,7 +340,9 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 	s.acknowledge(accepted)
 	select {
 	case <-reconnected:
-		s.c.subs.dropURIs(accepted.ResourceSubscriptions)
+		for _, uri := range accepted.ResourceSubscriptions {
+			subs.adjustCount(uri, -1) // it ended with its connection
+		}
 		return errReconnected
 	case <-ctx.Done():
 		s.c.subs.unsubscribe(accepted.ResourceSubscriptions)
@@ -348,16 +350,6 @@ func (s *Subscription) serveLegacy(ctx context.Context, reconnected <-chan struc
 	case <-s.c.Done():
 		return s.c.conns.endError()
 	}
-}
-
-// acceptedLists returns the list changes in the filter that the server announces.
-func (s *Subscription) acceptedLists() mcp.SubscriptionFilter {
-	caps := s.c.Profile().Capabilities
-	return intersectFilters(&s.requested, &mcp.SubscriptionFilter{
-		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
-		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
-		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
-	})
 }
 
 // enqueueLegacy is enqueue for a notification that all clients get.
@@ -371,15 +363,9 @@ func (s *Subscription) enqueueLegacy(e Event) {
 // lockLegacy serializes changes to a legacy server's resource subscriptions. Otherwise an
 // unsubscribe could overtake a later subscribe to the same resource.
 func (ss *subscriptions) lockLegacy(ctx context.Context) (release func(), err error) {
-	ss.mu.Lock()
-	if ss.legacySlot == nil {
-		ss.legacySlot = make(chan struct{}, 1)
-	}
-	slot := ss.legacySlot
-	ss.mu.Unlock()
 	select {
-	case slot <- struct{}{}:
-		return func() { <-slot }, nil
+	case ss.legacySlot <- struct{}{}:
+		return func() { <-ss.legacySlot }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -389,22 +375,13 @@ func (ss *subscriptions) lockLegacy(ctx context.Context) (release func(), err er
 func (ss *subscriptions) adjustCount(uri string, n int) int {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.uriCounts == nil {
-		ss.uriCounts = make(map[string]int)
-	}
-	ss.uriCounts[uri] += n
-	remaining := ss.uriCounts[uri]
-	if remaining == 0 {
+	sum := ss.uriCounts[uri] + n
+	if sum == 0 {
 		delete(ss.uriCounts, uri)
+	} else {
+		sparse.Set(&ss.uriCounts, uri, sum)
 	}
-	return remaining
-}
-
-// dropURIs releases the subscriptions of a lost connection.
-func (ss *subscriptions) dropURIs(uris []string) {
-	for _, uri := range uris {
-		ss.adjustCount(uri, -1)
-	}
+	return sum
 }
 
 func (ss *subscriptions) subscribe(ctx context.Context, uri string) error {
@@ -426,13 +403,12 @@ func (ss *subscriptions) unsubscribe(uris []string) {
 	defer cancel()
 	for _, uri := range uris {
 		release, err := ss.lockLegacy(ctx)
+		last := ss.adjustCount(uri, -1) == 0
 		if err == nil {
-			if ss.adjustCount(uri, -1) == 0 {
+			if last {
 				_, err = ss.c.roundTrip(ctx, &request{method: mcp.MethodResourcesUnsubscribe, params: uriParams(uri), internal: true})
 			}
 			release()
-		} else {
-			ss.adjustCount(uri, -1)
 		}
 		if err != nil {
 			ss.c.log.Debug("not unsubscribed", "uri", uri, "error", err)
@@ -450,7 +426,7 @@ var changeKinds = map[string]EventKind{
 	mcp.NotificationTaskStatus:       TaskUpdated, // of legacy servers
 }
 
-// subscriptions holds the subscriptions of a client. The zero value is empty.
+// subscriptions holds the subscriptions of a client.
 type subscriptions struct {
 	c *Client
 
@@ -462,7 +438,7 @@ type subscriptions struct {
 	uriCounts map[string]int
 	// nextConn is closed after a reconnect. nextConnection creates it.
 	nextConn chan struct{}
-	// legacySlot has a token while the lock of lockLegacy is held. lockLegacy creates it.
+	// legacySlot has a token while the lock of lockLegacy is held.
 	legacySlot chan struct{}
 }
 
@@ -723,7 +699,7 @@ func (q *eventQueue) put(events ...Event) {
 		}
 		q.putLocked(e)
 	}
-	q.signal()
+	wait.Signal(q.ready)
 }
 
 // fullLocked reports whether the queue has no room for e. A duplicate always fits.
@@ -746,10 +722,6 @@ func (q *eventQueue) putLocked(e Event) {
 	q.pending[e] = missed && (wasMissed || !isPending)
 }
 
-func (q *eventQueue) signal() {
-	wait.Signal(q.ready)
-}
-
 // close ends the queue. discard drops the queued events.
 func (q *eventQueue) close(discard bool) {
 	q.mu.Lock()
@@ -758,7 +730,7 @@ func (q *eventQueue) close(discard bool) {
 	if discard {
 		q.queued, q.pending = nil, nil
 	}
-	q.signal()
+	wait.Signal(q.ready)
 }
 
 // next waits for an event. ok is false at the end of the queue. The error is the cause of ctx.
@@ -780,7 +752,7 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 	defer q.mu.Unlock()
 	if len(q.queued) == 0 {
 		if q.closed {
-			q.signal() // wakes other readers
+			wait.Signal(q.ready) // wakes other readers
 		}
 		return Event{}, false, q.closed
 	}
@@ -791,7 +763,7 @@ func (q *eventQueue) tryNext() (e Event, ok, ended bool) {
 	delete(q.pending, e)
 	e.Missed = missed
 	if len(q.queued) > 0 {
-		q.signal()
+		wait.Signal(q.ready)
 	}
 	return e, true, false
 }

@@ -250,12 +250,6 @@ func taskParams(id string) []byte {
 	return append(jsonwire.AppendQuote([]byte(`{"taskId":`), id), '}')
 }
 
-// parseResult returns the task in the response to a tool call, or nil if the response is a result.
-func (tt *taskTracker) parseResult(raw []byte) (*TaskState, error) {
-	tr := parseToolMembers(raw)
-	return tr.task(tt.c.Revision().Modern())
-}
-
 // task returns the task in a result of either era, or nil if it is another result.
 func (tr *toolResult) task(modern bool) (*TaskState, error) {
 	text := tr.raw
@@ -309,11 +303,6 @@ func parseTask(text []byte) (s TaskState, ok bool) {
 	return s, s.ID != "" && s.Status != ""
 }
 
-// parseError decodes the text of an error object.
-func parseError(text []byte) *jsonrpc.Error {
-	return (&jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}).Err()
-}
-
 // Wait waits for the end of the task and returns the tool's result, as [Client.CallTool] does. It
 // polls at the interval that the server suggests, and at once when the server reports a change. The
 // handlers in [Options.Input] serve the task's input requests.
@@ -356,7 +345,8 @@ func (t *Task) wait(ctx context.Context) (tr toolResult, err error) {
 	if t.err != nil {
 		return tr, t.wrapError(t.err)
 	}
-	if tr, err = parseToolResult(t.result); err == nil {
+	tr = parseToolMembers(t.result)
+	if err = tr.check(); err == nil {
 		err = t.c.tools.checkOutput(ctx, t.tool, &tr)
 	}
 	return tr, err
@@ -426,7 +416,7 @@ func taskOutcome(status mcp.TaskStatus, raw []byte) (result []byte, err error, e
 	case len(text) == 0 || text[0] != '{':
 		return nil, &ProtocolError{Method: mcp.MethodTasksGet, Reason: fmt.Sprintf("the task is %s, but has no %s", status, name)}, false
 	case status == mcp.TaskStatusFailed:
-		return nil, parseError(text), true
+		return nil, (&jsonrpc.Message{Kind: jsonrpc.KindError, Error: text}).Err(), true
 	}
 	return text, nil, true
 }
@@ -546,7 +536,8 @@ func (tt *taskTracker) cancelLate(p *rpc.Pending) {
 	if err != nil {
 		return
 	}
-	if state, err := tt.parseResult(raw); err == nil && state != nil {
+	tr := parseToolMembers(raw)
+	if state, err := tr.task(tt.c.Revision().Modern()); err == nil && state != nil {
 		tt.cancel(tt.newTask(*state, "", callOptions{}, nil))
 	}
 }
@@ -603,7 +594,7 @@ type withdrawnCall struct {
 }
 
 // add adds a call. The channel is closed when the call is evicted.
-func (w *withdrawnCalls) add(p *rpc.Pending) (forgotten <-chan struct{}) {
+func (w *withdrawnCalls) add(p *rpc.Pending) (evicted <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.calls) >= maxWithdrawn {

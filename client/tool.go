@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc"
@@ -299,12 +300,6 @@ type toolResult struct {
 	pending *rpc.Pending
 }
 
-// parseToolResult finds and checks the parts of a CallToolResult.
-func parseToolResult(raw []byte) (toolResult, error) {
-	tr := parseToolMembers(raw)
-	return tr, tr.check()
-}
-
 // parseToolMembers finds the parts of the response to a tool call.
 func parseToolMembers(raw []byte) toolResult {
 	tr := toolResult{raw: raw}
@@ -589,9 +584,6 @@ func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 	if generation != tc.generation {
 		return
 	}
-	if tc.byName == nil {
-		tc.byName = make(map[string]*toolInfo)
-	}
 	now := time.Now()
 	for i := range tools {
 		t := &tools[i]
@@ -617,7 +609,7 @@ func (tc *toolCatalog) add(generation int, tools []mcp.Tool) {
 			tc.dropOldLocked()
 		}
 		if tc.bytes+size <= maxCatalogBytes {
-			tc.byName[t.Name] = info
+			sparse.Set(&tc.byName, t.Name, info)
 			tc.bytes += size
 		}
 	}
