@@ -52,10 +52,8 @@ type DPoPOptions struct {
 // A dpopChecker checks proofs.
 type dpopChecker struct {
 	required   bool
-	algorithms []jose.SignatureAlgorithm
-	// names are the names of algorithms.
-	names  []string
-	replay ReplayCache
+	algorithms []string
+	replay     ReplayCache
 	// nonces is nil if nonces are not required.
 	nonces *nonces
 }
@@ -63,11 +61,8 @@ type dpopChecker struct {
 func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
 	c := &dpopChecker{required: o.Required, replay: o.Replay}
 	var err error
-	if c.algorithms, err = parseAlgorithms(o.Algorithms); err != nil {
+	if c.algorithms, err = checkAlgorithms(o.Algorithms); err != nil {
 		return nil, err
-	}
-	for _, a := range c.algorithms {
-		c.names = append(c.names, string(a))
 	}
 	if c.replay == nil {
 		c.replay = newMemoryReplayCache(0)
@@ -166,10 +161,10 @@ func (c *dpopChecker) parse(text string) (*dpopProof, error) {
 		return nil, invalidProof("its header has extensions")
 	}
 	name, _ := head.str("alg")
-	alg := jose.SignatureAlgorithm(name)
-	if !slices.Contains(c.algorithms, alg) {
+	if !slices.Contains(c.algorithms, name) {
 		return nil, invalidProof("algorithm not accepted")
 	}
+	alg := jose.SignatureAlgorithm(name)
 	key, ok := parseKey(head["jwk"])
 	if !ok || key.alg != "" && key.alg != alg || !suitsAlgorithm(key.key, alg) {
 		return nil, invalidProof("no public key for its algorithm")

@@ -554,7 +554,7 @@ func (g *Guard) challenge(s scheme, f *rejection, code string) string {
 	add("scope", strings.Join(unique(scopes), " "))
 	add("resource_metadata", g.metadataURL)
 	if s == schemeDPoP {
-		add("algs", strings.Join(g.dpop.names, " "))
+		add("algs", strings.Join(g.dpop.algorithms, " "))
 	}
 	if len(params) == 0 {
 		return string(s)
@@ -611,7 +611,7 @@ func (g *Guard) buildMetadata(o *GuardOptions) error {
 		Name: o.Name, Documentation: o.Documentation,
 	}
 	if g.dpop != nil {
-		doc.DPoPAlgorithms, doc.DPoPRequired = g.dpop.names, g.dpop.required
+		doc.DPoPAlgorithms, doc.DPoPRequired = g.dpop.algorithms, g.dpop.required
 	}
 	text, err := json.Marshal(doc)
 	g.metadata = text

@@ -67,7 +67,7 @@ type JWTOptions struct {
 type jwtVerifier struct {
 	issuer         string
 	audiences      []string
-	algorithms     []jose.SignatureAlgorithm
+	algorithms     []string
 	strict         bool
 	clientIDClaims []string
 	leeway         time.Duration
@@ -78,24 +78,23 @@ type jwtVerifier struct {
 // defaultAlgorithms are the algorithms that are accepted by default.
 var defaultAlgorithms = []string{"ES256", "ES384", "EdDSA", "PS256", "RS256"}
 
-// parseAlgorithms returns the algorithms by name. It knows no symmetric algorithm and not "none".
-func parseAlgorithms(names []string) ([]jose.SignatureAlgorithm, error) {
+// checkAlgorithms returns the names of the algorithms, or of the default ones if names is nil. It
+// knows no symmetric algorithm and not "none".
+func checkAlgorithms(names []string) ([]string, error) {
 	if names == nil {
-		names = defaultAlgorithms
+		return defaultAlgorithms, nil
 	}
 	if len(names) == 0 {
 		return nil, errors.New("no algorithms")
 	}
-	var algorithms []jose.SignatureAlgorithm
 	for _, name := range names {
-		switch a := jose.SignatureAlgorithm(name); a {
+		switch jose.SignatureAlgorithm(name) {
 		case jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384, jose.RS512:
-			algorithms = append(algorithms, a)
 		default:
 			return nil, fmt.Errorf("%q is not a supported signature algorithm with a public key", name)
 		}
 	}
-	return algorithms, nil
+	return slices.Clone(names), nil
 }
 
 // NewJWT returns a [Verifier] of tokens that are signed by one issuer, as in
@@ -126,7 +125,7 @@ func NewJWT(o *JWTOptions) (Verifier, error) {
 		}
 	}
 	var err error
-	if j.algorithms, err = parseAlgorithms(o.Algorithms); err != nil {
+	if j.algorithms, err = checkAlgorithms(o.Algorithms); err != nil {
 		return nil, fmt.Errorf("auth: %w", err)
 	}
 	switch {
@@ -285,8 +284,7 @@ func (j *jwtVerifier) verify(ctx context.Context, token string, head, claims cla
 // and certificates in the header or their URLs: it ignores jku, x5u and x5c, and rejects jwk, which
 // only an attack on this check would contain.
 func (j *jwtVerifier) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, reason string) {
-	name, _ := head.str("alg")
-	alg := jose.SignatureAlgorithm(name)
+	alg, _ := head.str("alg")
 	if !slices.Contains(j.algorithms, alg) {
 		return "", "algorithm not accepted"
 	}
@@ -305,7 +303,7 @@ func (j *jwtVerifier) checkHeader(head claimSet) (_ jose.SignatureAlgorithm, rea
 	default:
 		return "", "typ is not that of an access token"
 	}
-	return alg, ""
+	return jose.SignatureAlgorithm(alg), ""
 }
 
 // checkClaims returns the principal of the claims, or the reason why they are invalid.
