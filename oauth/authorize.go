@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mcpwire/internal/auth/resumable"
@@ -143,7 +144,7 @@ func (g AuthorizationCode) tokens(ctx context.Context, f *flow) (*Tokens, string
 			return nil, "", fmt.Errorf("the key that the prompt has chosen: %w", err)
 		}
 	}
-	address, err := p.authorizeURL(f)
+	address, err := p.authorizeURL()
 	if err != nil {
 		return nil, "", err
 	}
@@ -216,10 +217,9 @@ func withoutScope(scopes []string, scope string) []string {
 // authorizationRequest is the state of an authorization until its callback. It is made before the
 // user is sent away, and used once.
 type authorizationRequest struct {
-	issuer, clientID, redirectURI string
-	state, verifier               string
-	// issAdvertised says that a callback without iss must be rejected.
-	issAdvertised bool
+	*flow
+	clientID, redirectURI string
+	state, verifier       string
 }
 
 const (
@@ -232,20 +232,19 @@ func newAuthorizationRequest(f *flow, cred *credentials, redirectURI string) *au
 	var verifier [32]byte
 	rand.Read(verifier[:])
 	return &authorizationRequest{
-		issuer:        f.discovery.issuer,
-		clientID:      cred.id,
-		redirectURI:   redirectURI,
-		state:         rand.Text(),
-		verifier:      base64.RawURLEncoding.EncodeToString(verifier[:]),
-		issAdvertised: f.discovery.as.IssInResponse,
+		flow:        f,
+		clientID:    cred.id,
+		redirectURI: redirectURI,
+		state:       rand.Text(),
+		verifier:    base64.RawURLEncoding.EncodeToString(verifier[:]),
 	}
 }
 
 // authorizeURL returns the URL to send the user to. It is built from a parsed URL with the scheme
 // http or https and a host, so it never starts with a dash or another character that is special to
 // a program that receives it.
-func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
-	u, err := f.client.fetch.parseEndpoint("authorization_endpoint", f.discovery.as.AuthorizationEndpoint)
+func (r *authorizationRequest) authorizeURL() (string, error) {
+	u, err := r.client.fetch.parseEndpoint("authorization_endpoint", r.discovery.as.AuthorizationEndpoint)
 	if err != nil {
 		return "", err
 	}
@@ -257,17 +256,17 @@ func (r *authorizationRequest) authorizeURL(f *flow) (string, error) {
 	q.Set("state", r.state)
 	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(challenge[:]))
 	q.Set("code_challenge_method", "S256")
-	q.Set("resource", f.discovery.resource)
-	if len(f.scopes) > 0 {
-		q.Set("scope", strings.Join(f.scopes, " "))
+	q.Set("resource", r.discovery.resource)
+	if len(r.scopes) > 0 {
+		q.Set("scope", strings.Join(r.scopes, " "))
 	}
 	// OpenID providers drop the scope without this:
 	// https://openid.net/specs/openid-connect-core-1_0.html#OfflineAccess
-	if slices.Contains(f.scopes, offlineAccess) {
+	if slices.Contains(r.scopes, offlineAccess) {
 		q.Set("prompt", "consent")
 	}
-	if f.proof != nil {
-		q.Set("dpop_jkt", f.proof.thumbprint)
+	if r.proof != nil {
+		q.Set("dpop_jkt", r.proof.thumbprint)
 	}
 	u.RawQuery = q.Encode()
 	return u.String(), nil
@@ -307,9 +306,9 @@ func (r *authorizationRequest) checkCallback(callback string) (string, error) {
 		return "", fmt.Errorf("%w: the authorization response belongs to another request: its state differs", ErrUntrusted)
 	}
 	switch {
-	case q.Has("iss") && q.Get("iss") != r.issuer:
+	case q.Has("iss") && q.Get("iss") != r.discovery.issuer:
 		return "", fmt.Errorf("%w: the authorization response is from another authorization server: its iss differs", ErrUntrusted)
-	case !q.Has("iss") && r.issAdvertised:
+	case !q.Has("iss") && r.discovery.as.IssInResponse:
 		return "", fmt.Errorf("%w: the authorization response has no iss, which the authorization server's metadata promises", ErrUntrusted)
 	case q.Get("error") != "":
 		return "", newOAuthError(q.Get("error"), q.Get("error_description"))
@@ -398,10 +397,10 @@ type loopbackPrompt struct {
 	serving    sync.WaitGroup
 	// answers receives the query of the callback.
 	answers chan string
-
-	mu sync.Mutex
-	// state is the expected state of the callback. It is "" if no callback is expected.
+	// state is the expected state of the callback. Without one, none is accepted.
 	state string
+	// answered is set when a callback was accepted.
+	answered atomic.Bool
 }
 
 // listen listens on the first of the hosts where it can.
@@ -448,9 +447,7 @@ func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (s
 	if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && loopback.IsHost(u.Hostname())) {
 		return "", fmt.Errorf("%w: the authorization URL does not use http or https", ErrUntrusted)
 	}
-	lp.mu.Lock()
 	lp.state = u.Query().Get("state")
-	lp.mu.Unlock()
 	lp.serve()
 	timeout := lp.opts.Timeout
 	if timeout <= 0 {
@@ -509,24 +506,15 @@ func (lp *loopbackPrompt) handle(w http.ResponseWriter, req *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Connection", "close")
-	if req.Host != lp.host || req.Method != http.MethodGet || req.URL.EscapedPath() != lp.path || !lp.acceptState(req.URL.Query().Get("state")) {
+	expected := req.Host == lp.host && req.Method == http.MethodGet && req.URL.EscapedPath() == lp.path &&
+		lp.state != "" && subtle.ConstantTimeCompare([]byte(req.URL.Query().Get("state")), []byte(lp.state)) == 1
+	if !expected || lp.answered.Swap(true) {
 		http.Error(w, "not found", http.StatusNotFound)
 		return
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	io.WriteString(w, loopbackPage)
 	lp.answers <- req.URL.RawQuery
-}
-
-// acceptState reports whether a callback with this state is expected. It reports true once.
-func (lp *loopbackPrompt) acceptState(state string) bool {
-	lp.mu.Lock()
-	defer lp.mu.Unlock()
-	if lp.state == "" || subtle.ConstantTimeCompare([]byte(state), []byte(lp.state)) != 1 {
-		return false
-	}
-	lp.state = ""
-	return true
 }
 
 // Close implements [Prompt]. It lets the page of the last request be sent first.

@@ -97,16 +97,11 @@ type subjects struct {
 
 	mu     sync.Mutex
 	byHash map[[sha256.Size]byte]*list.Element
-	// recent holds each *subject, the most recent first.
+	// recent holds the *serverAuth of each caller's token, the most recent first.
 	recent list.List
 	// issuer is the metadata of the authorization server, until issuerUntil.
 	issuer      *issuerDocument
 	issuerUntil time.Time
-}
-
-type subject struct {
-	hash [sha256.Size]byte
-	auth *serverAuth
 }
 
 // forRequest returns the state for the caller of a request. It is s itself unless the grant is
@@ -128,14 +123,15 @@ func (s *serverAuth) forRequest(ctx context.Context) (*serverAuth, error) {
 	defer t.mu.Unlock()
 	if e, ok := t.byHash[hash]; ok {
 		t.recent.MoveToFront(e)
-		return e.Value.(*subject).auth, nil
+		return e.Value.(*serverAuth), nil
 	}
 	for t.recent.Len() >= maxExchanged {
-		delete(t.byHash, t.recent.Remove(t.recent.Back()).(*subject).hash)
+		oldest := t.recent.Remove(t.recent.Back()).(*serverAuth)
+		delete(t.byHash, sha256.Sum256([]byte(oldest.subject.Reveal())))
 	}
 	of := s.client.newServerAuth(s.server, s.name)
 	of.subject, of.subjects = token, t
-	t.byHash[hash] = t.recent.PushFront(&subject{hash, of})
+	t.byHash[hash] = t.recent.PushFront(of)
 	return of, nil
 }
 
