@@ -73,14 +73,11 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return fmt.Errorf("notify %s: params: %w", method, err)
 	}
-	if c.chain != nil {
-		m := middleware.Message{Direction: jsonrpc.Outgoing, Notification: true, Method: method, Params: text}
-		_, err := c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
-			return nil, c.notifyDirect(ctx, method, m.Params)
-		})
-		return err
-	}
-	return c.notifyDirect(ctx, method, text)
+	m := middleware.Message{Direction: jsonrpc.Outgoing, Notification: true, Method: method, Params: text}
+	_, err = c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+		return nil, c.notifyDirect(ctx, method, m.Params)
+	})
+	return err
 }
 
 // notifyDirect is Notify without the middleware.
@@ -321,7 +318,7 @@ func (ac *activeCall) switchRevision(conn *connection, neg *negotiated, e *jsonr
 func (ac *activeCall) reprobe(ctx context.Context, conn *connection, neg *negotiated, err error) error {
 	ctx, cancel := ac.withDeadline(ctx)
 	defer cancel()
-	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.conns.discoverParams(neg.Revision), ac.c.opts.probeTimeout())
+	result, probeErr := conn.openingCall(ctx, mcp.MethodDiscover, ac.c.conns.discoverParams(neg.Revision), true)
 	e, answered := errors.AsType[*jsonrpc.Error](probeErr)
 	if probeErr == nil {
 		_, probeErr = era.ReadDiscover(result)

@@ -142,31 +142,21 @@ func (cn *connection) sendInitialized(ctx context.Context) error {
 }
 
 // openingCall sends a request that opens a connection. It never cancels the request, because a
-// legacy server would then see a cancellation as its first message.
-func (cn *connection) openingCall(ctx context.Context, method string, params []byte, timeout openingTimeout) ([]byte, error) {
+// legacy server would then see a cancellation as its first message. The limit of its time is that of
+// a probe or that of a handshake.
+func (cn *connection) openingCall(ctx context.Context, method string, params []byte, probe bool) ([]byte, error) {
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
 	return cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
-		return cn.openingCallDirect(ctx, method, m.Params, timeout)
+		return cn.openingCallDirect(ctx, method, m.Params, probe)
 	})
 }
 
-// An openingTimeout limits an opening call.
-type openingTimeout struct {
-	after time.Duration
-	// option is the name of the option that sets after.
-	option string
-}
-
-func (o *Options) probeTimeout() openingTimeout {
-	return openingTimeout{o.Timeouts.Probe, "Options.Timeouts.Probe"}
-}
-
-func (o *Options) handshakeTimeout() openingTimeout {
-	return openingTimeout{o.Timeouts.Handshake, "Options.Timeouts.Handshake"}
-}
-
 // openingCallDirect is openingCall without the middleware.
-func (cn *connection) openingCallDirect(ctx context.Context, method string, params []byte, timeout openingTimeout) ([]byte, error) {
+func (cn *connection) openingCallDirect(ctx context.Context, method string, params []byte, probe bool) ([]byte, error) {
+	limit, option := cn.c.opts.Timeouts.Handshake, "Options.Timeouts.Handshake"
+	if probe {
+		limit, option = cn.c.opts.Timeouts.Probe, "Options.Timeouts.Probe"
+	}
 	p, err := cn.rpc.NewCall(method)
 	if err != nil {
 		return nil, err
@@ -174,7 +164,7 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 	if err := p.Send(ctx, params); err != nil {
 		return nil, err
 	}
-	waiting, stop := cn.withDeadline(ctx, timeout.after)
+	waiting, stop := cn.withDeadline(ctx, limit)
 	defer stop()
 	select {
 	case <-p.Done():
@@ -184,7 +174,7 @@ func (cn *connection) openingCallDirect(ctx context.Context, method string, para
 		} else if ctx.Err() != nil {
 			return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))
 		} else {
-			return nil, &TimeoutError{Method: method, After: timeout.after, option: timeout.option}
+			return nil, &TimeoutError{Method: method, After: limit, option: option}
 		}
 	}
 	return p.Result()

@@ -117,12 +117,9 @@ func (n *negotiation) discover(ctx context.Context) (step, error) {
 	if err := n.connect(ctx); err != nil {
 		return nil, err
 	}
-	timeout := n.c.opts.probeTimeout()
-	if n.legacy == mcp.RevisionNone || n.handshakeCount > 0 {
-		timeout = n.c.opts.handshakeTimeout() // the last alternative
-	}
+	last := n.legacy == mcp.RevisionNone || n.handshakeCount > 0
 	n.probedConn = n.conn
-	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.conns.discoverParams(n.modern), timeout)
+	result, err := n.conn.openingCall(ctx, mcp.MethodDiscover, n.c.conns.discoverParams(n.modern), !last)
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}
@@ -243,7 +240,7 @@ func (n *negotiation) initialize(ctx context.Context, params []byte) (result []b
 	}
 	answers := make(chan answer, 2)
 	call := func(conn *connection) {
-		result, err := conn.openingCall(ctx, mcp.MethodInitialize, params, n.c.opts.handshakeTimeout())
+		result, err := conn.openingCall(ctx, mcp.MethodInitialize, params, false)
 		answers <- answer{conn, result, err}
 	}
 	first, second := n.conn, (*connection)(nil)
