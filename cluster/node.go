@@ -71,10 +71,12 @@ type Node struct {
 	mu     sync.Mutex
 	closed bool
 	leases map[*lease]struct{}
-	// sessions is nil before the first call of SessionStore.
-	sessions *sessionViews
 	// stops end subscriptions and handlers.
 	stops []func()
+
+	// sessionsMu is held while the first call of SessionStore sets sessions, some seconds at most.
+	sessionsMu sync.Mutex
+	sessions   *sessionViews
 }
 
 // ErrClosed is the error of a node that has left the cluster.
@@ -171,8 +173,8 @@ func (n *Node) Leave(ctx context.Context) error {
 	}
 	n.Close()
 	errs = append(errs, n.members.leave(ctx))
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
-		return fmt.Errorf("leave the cluster: %w", errs[i])
+	if err := cmp.Or(errs...); err != nil {
+		return fmt.Errorf("leave the cluster: %w", err)
 	}
 	return nil
 }

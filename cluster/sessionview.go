@@ -36,26 +36,15 @@ type sessionViews struct{ live, kept *sessionView }
 // sessionViews returns the views of this node. The first call starts them, and waits until they are
 // complete, for two seconds at most.
 func (n *Node) sessionViews(ctx context.Context, live, kept *records, maxAge time.Duration) (*sessionViews, error) {
-	n.mu.Lock()
-	v := n.sessions
-	n.mu.Unlock()
-	if v != nil {
-		return v, nil
+	n.sessionsMu.Lock()
+	defer n.sessionsMu.Unlock()
+	if n.sessions != nil {
+		return n.sessions, nil
 	}
-	v = &sessionViews{n.newSessionView(live, maxAge), n.newSessionView(kept, maxAge)}
+	v := &sessionViews{n.newSessionView(live, maxAge), n.newSessionView(kept, maxAge)}
 	stop, err := n.handle(ctx, sessionTopic, v.live.receive)
 	if err != nil {
 		return nil, err
-	}
-	n.mu.Lock()
-	other := n.sessions
-	if other == nil {
-		n.sessions = v
-	}
-	n.mu.Unlock()
-	if other != nil { // of a call at the same time
-		stop()
-		return other, nil
 	}
 	if err := n.onClose(stop); err != nil {
 		return nil, err
@@ -63,6 +52,7 @@ func (n *Node) sessionViews(ctx context.Context, live, kept *records, maxAge tim
 	if !n.start(v.live.watch) || !n.start(v.kept.watch) {
 		return nil, ErrClosed
 	}
+	n.sessions = v
 	// The first requests need the views. Without them they call the backend.
 	ctx, cancel := bound(ctx)
 	defer cancel()

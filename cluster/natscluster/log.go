@@ -62,10 +62,8 @@ func (b *Backend) Log(ctx context.Context, name string, o cluster.LogOptions) (c
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, fmt.Errorf("open log %s: %w", name, err)
-		}
+	if err := cmp.Or(errs...); err != nil {
+		return nil, fmt.Errorf("open log %s: %w", name, err)
 	}
 	return l, nil
 }
