@@ -9,13 +9,7 @@ import (
 )
 
 // newInput returns an input for fd, and owns fd unless it fails.
-func newInput(fd int) (input, error) {
-	in, err := newPolledInput(fd)
-	if err != nil {
-		return nil, err
-	}
-	return in, nil
-}
+func newInput(fd int) (input, error) { return newPolledInput(fd) }
 
 // newOutput returns an output that owns fd.
 func newOutput(fd int) output { return newPolledOutput(fd) }

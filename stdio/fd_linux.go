@@ -42,11 +42,7 @@ func newInput(fd int) (input, error) {
 	if in, err := newFDInput(fd); err == nil {
 		return in, nil
 	}
-	in, err := newPolledInput(fd)
-	if err != nil {
-		return nil, err
-	}
-	return in, nil
+	return newPolledInput(fd)
 }
 
 // newFDInput returns an input for fd, and owns fd unless it fails.

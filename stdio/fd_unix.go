@@ -174,7 +174,7 @@ type polledInput struct {
 }
 
 // newPolledInput returns an input for fd, and owns fd unless it fails.
-func newPolledInput(fd int) (*polledInput, error) {
+func newPolledInput(fd int) (input, error) {
 	var wake [2]int
 	if err := cloexecPipe(wake[:]); err != nil {
 		return nil, os.NewSyscallError("pipe", err)

@@ -49,6 +49,36 @@ type guard struct {
 	looped     bool
 }
 
+// newGuard replaces the standard output by a pipe and the standard input by the null device, as
+// requested. It logs a warning for what it cannot replace.
+func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
+	g := &guard{log: log}
+	var undo []func()
+	g.restore = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	if stdin {
+		f, err := replaceStdin()
+		if err != nil {
+			log.Warn("stdin could not be protected: programs started by handlers may read the protocol's input", "error", err)
+		} else {
+			undo = append(undo, f)
+		}
+	}
+	if stdout {
+		f, err := g.replaceStdout()
+		if err != nil {
+			log.Warn("stdout could not be protected: write only protocol messages to it", "error", err)
+		} else {
+			undo = append(undo, f)
+			g.watchWG.Go(g.watch)
+		}
+	}
+	return g
+}
+
 // watch reads the pipe until release interrupts it.
 func (g *guard) watch() {
 	buf := make([]byte, strayBufferBytes)

@@ -5,42 +5,11 @@ package stdio
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// newGuard replaces descriptor 1 by a pipe and descriptor 0 by the null device, as requested. It
-// logs a warning for a descriptor that it cannot replace.
-func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
-	g := &guard{log: log}
-	var undo []func()
-	g.restore = func() {
-		for _, f := range undo {
-			f()
-		}
-	}
-	if stdin {
-		f, err := replaceStdin()
-		if err != nil {
-			log.Warn("stdin could not be protected: programs started by handlers may read the protocol's input", "error", err)
-		} else {
-			undo = append(undo, f)
-		}
-	}
-	if stdout {
-		f, err := g.replaceStdout()
-		if err != nil {
-			log.Warn("stdout could not be protected: write only protocol messages to it", "error", err)
-		} else {
-			undo = append(undo, f)
-			g.watchWG.Go(g.watch)
-		}
-	}
-	return g
-}
 
 // replaceFD duplicates fd as target and closes fd. It returns a function that restores target.
 func replaceFD(fd, target int) (func(), error) {
@@ -59,6 +28,7 @@ func replaceFD(fd, target int) (func(), error) {
 	}, nil
 }
 
+// replaceStdin replaces descriptor 0 by the null device. It returns a function that restores it.
 func replaceStdin() (func(), error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,40 +1,29 @@
 package stdio
 
 import (
-	"log/slog"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-// newGuard replaces os.Stdout and the standard output handle by a pipe, and the standard input
-// handle by the null device. It does not change the descriptors of the C runtime.
-func newGuard(log *slog.Logger, stdin, stdout bool) *guard {
-	g := &guard{log: log}
-	var undo []func()
-	g.restore = func() {
-		for _, f := range undo {
-			f()
-		}
+// replaceStdin replaces os.Stdin and the standard input handle by the null device, but not the
+// descriptor of the C runtime. It returns a function that restores both.
+func replaceStdin() (func(), error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
 	}
-	if stdin {
-		if null, err := os.Open(os.DevNull); err == nil {
-			undo = append(undo, replaceHandle(&os.Stdin, null, windows.STD_INPUT_HANDLE))
-		} else {
-			log.Warn("stdin could not be protected: programs started by handlers may read the protocol's input", "error", err)
-		}
+	return replaceHandle(&os.Stdin, null, windows.STD_INPUT_HANDLE), nil
+}
+
+// replaceStdout makes g.pipe read what is written to os.Stdout and to the standard output handle.
+func (g *guard) replaceStdout() (func(), error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
 	}
-	if stdout {
-		r, w, err := os.Pipe()
-		if err != nil {
-			log.Warn("stdout could not be protected: write only protocol messages to it", "error", err)
-			return g
-		}
-		g.pipe = r
-		undo = append(undo, replaceHandle(&os.Stdout, w, windows.STD_OUTPUT_HANDLE))
-		g.watchWG.Go(g.watch)
-	}
-	return g
+	g.pipe = r
+	return replaceHandle(&os.Stdout, w, windows.STD_OUTPUT_HANDLE), nil
 }
 
 // replaceHandle replaces *variable and the standard handle by f. It returns a function that

@@ -82,8 +82,7 @@ func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 		h.jsonBuf = new(lineBuffer)
 		h.json = slog.NewJSONHandler(h.jsonBuf, &slog.HandlerOptions{Level: LevelTrace, ReplaceAttr: h.replaceJSON})
 	}
-	notice := &LogHandler{time: h.time, maxLine: h.maxLine, json: h.json, jsonBuf: h.jsonBuf}
-	h.queue = newQueue(w, o.MaxQueue, notice.dropNotice)
+	h.queue = newQueue(w, o.MaxQueue, h.dropNotice)
 	return h
 }
 
