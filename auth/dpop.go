@@ -374,8 +374,12 @@ func (c *memoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.expirations) > 0 && !now.Before(c.expirations[0].at) {
-		c.evict(c.expirations[0])
+		e := c.expirations[0]
 		c.expirations = c.expirations[1:]
+		delete(c.seen, e.key)
+		if c.owners[e.owner]--; c.owners[e.owner] <= 0 {
+			delete(c.owners, e.owner)
+		}
 	}
 	if _, ok := c.seen[digest]; ok {
 		return false, nil
@@ -392,14 +396,6 @@ func (c *memoryReplayCache) Once(_ context.Context, owner, key string, ttl time.
 	}
 	c.expirations = append(c.expirations, replayExpiration{digest, ownerKey, now.Add(ttl)})
 	return true, nil
-}
-
-// evict removes an expired key.
-func (c *memoryReplayCache) evict(e replayExpiration) {
-	delete(c.seen, e.key)
-	if c.owners[e.owner]--; c.owners[e.owner] <= 0 {
-		delete(c.owners, e.owner)
-	}
 }
 
 type replayExpiration struct {
