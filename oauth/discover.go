@@ -30,40 +30,34 @@ type discovery struct {
 	as           *issuerDocument
 }
 
-// A discoverer finds the authorization server of an MCP server.
-type discoverer struct {
-	fetch  *fetcher
-	server *url.URL
-	// origins are the additional origins that the server's metadata may come from.
-	origins         []string
-	requireMetadata bool
-	// issuer is the only accepted issuer, unless it is "" or [TrustFirstIssuer].
-	issuer string
+// acceptsIssuer reports whether the credentials may be used at an issuer.
+func (o *ClientOptions) acceptsIssuer(issuer string) bool {
+	return o.ClientIssuer == "" || o.ClientIssuer == TrustFirstIssuer || o.ClientIssuer == issuer
 }
 
-// discover follows the order of the specification: the URL in the header, the well-known URI with
+// findIssuer finds the authorization server of the server. It follows the order of the specification: the URL in the header, the well-known URI with
 // the server's path, the one at the root, and otherwise the rules from before such metadata
 // existed. See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 // (section "Authorization Server Location").
-func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery, error) {
-	doc, err := d.resource(ctx, metadata)
+func (s *serverAuth) findIssuer(ctx context.Context, metadata string) (*discovery, error) {
+	doc, err := s.resourceMetadata(ctx, metadata)
 	if err != nil {
 		return nil, err
 	}
 	if doc == nil {
-		if d.requireMetadata {
+		if s.client.opts.RequireMetadata {
 			return nil, fmt.Errorf("%w: the server has no metadata that names an authorization server", ErrUntrusted)
 		}
-		return d.legacy(ctx)
+		return s.legacyDiscovery(ctx)
 	}
-	if err := checkResource(doc.Resource, d.server); err != nil {
+	if err := checkResource(doc.Resource, s.server); err != nil {
 		return nil, err
 	}
-	issuer, err := d.chooseIssuer(doc.AuthorizationServers)
+	issuer, err := s.client.opts.chooseIssuer(doc.AuthorizationServers)
 	if err != nil {
 		return nil, err
 	}
-	as, err := d.metadata(ctx, issuer)
+	as, err := s.client.fetch.issuerMetadata(ctx, issuer)
 	if err != nil {
 		return nil, err
 	}
@@ -76,21 +70,21 @@ func (d *discoverer) discover(ctx context.Context, metadata string) (*discovery,
 	}, nil
 }
 
-// resource returns the metadata of the server, or nil if it has no metadata.
-func (d *discoverer) resource(ctx context.Context, metadata string) (*resourceDocument, error) {
-	addresses := resourceURLs(d.server)
+// resourceMetadata returns the metadata of the server, or nil if it has no metadata.
+func (s *serverAuth) resourceMetadata(ctx context.Context, metadata string) (*resourceDocument, error) {
+	addresses := resourceURLs(s.server)
 	if metadata != "" {
-		u, err := d.server.Parse(metadata) // some servers send a path
+		u, err := s.server.Parse(metadata) // some servers send a path
 		if err != nil {
 			return nil, fmt.Errorf("%w: resource_metadata is not a URL", ErrUntrusted)
 		}
-		if o := originOf(u); o != originOf(d.server) && !slices.Contains(d.origins, o) {
+		if o := originOf(u); o != s.origin && !slices.Contains(s.client.opts.MetadataOrigins, o) {
 			return nil, fmt.Errorf("%w: resource_metadata is on another host, %q", ErrUntrusted, printable(o, 200))
 		}
 		addresses = []string{u.String()}
 	}
 	for _, address := range addresses {
-		body, found, err := d.fetch.get(ctx, address)
+		body, found, err := s.client.fetch.get(ctx, address)
 		doc := new(resourceDocument)
 		if found {
 			err = decodeObject(body, doc)
@@ -122,35 +116,33 @@ func resourceURLs(server *url.URL) []string {
 }
 
 // chooseIssuer chooses an authorization server.
-func (d *discoverer) chooseIssuer(issuers []string) (string, error) {
+func (o *ClientOptions) chooseIssuer(issuers []string) (string, error) {
 	if len(issuers) == 0 {
 		return "", fmt.Errorf("%w: the server's metadata names no authorization server", ErrUntrusted)
 	}
-	if d.issuer == "" || d.issuer == TrustFirstIssuer {
-		return issuers[0], nil
+	i := slices.IndexFunc(issuers, o.acceptsIssuer)
+	if i < 0 {
+		return "", fmt.Errorf("%w: the credentials belong to %q, but the server requires %q", ErrUntrusted, o.ClientIssuer, printable(issuers[0], 200))
 	}
-	if !slices.Contains(issuers, d.issuer) {
-		return "", fmt.Errorf("%w: the credentials belong to %q, but the server requires %q", ErrUntrusted, d.issuer, printable(issuers[0], 200))
-	}
-	return d.issuer, nil
+	return issuers[i], nil
 }
 
-// metadata returns the metadata of an issuer.
-func (d *discoverer) metadata(ctx context.Context, issuer string) (*issuerDocument, error) {
+// issuerMetadata returns the metadata of an issuer.
+func (f *fetcher) issuerMetadata(ctx context.Context, issuer string) (*issuerDocument, error) {
 	addresses, err := issuerURLs(issuer)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.fetch.parseEndpoint("issuer", issuer); err != nil {
+	if _, err := f.parseEndpoint("issuer", issuer); err != nil {
 		return nil, err
 	}
 	for _, address := range addresses {
-		body, found, err := d.fetch.get(ctx, address)
+		body, found, err := f.get(ctx, address)
 		if err != nil {
 			return nil, fmt.Errorf("metadata of the authorization server: %w", err)
 		}
 		if found {
-			return decodeIssuerDocument(body, issuer, d.fetch)
+			return decodeIssuerDocument(body, issuer, f)
 		}
 	}
 	return nil, fmt.Errorf("%w: the authorization server has no metadata", ErrUntrusted)
@@ -176,21 +168,21 @@ func issuerURLs(issuer string) ([]string, error) {
 	}, nil
 }
 
-// legacy handles servers that are their own authorization server, as all were before resources had
+// legacyDiscovery handles servers that are their own authorization server, as all were before resources had
 // metadata. The issuer's metadata is at the server's root; without it the endpoints have default
 // names.
-func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
-	issuer := originOf(d.server)
-	if d.issuer != "" && d.issuer != TrustFirstIssuer && d.issuer != issuer {
-		return nil, fmt.Errorf("%w: the credentials belong to %q, but the server authorizes clients itself", ErrUntrusted, d.issuer)
+func (s *serverAuth) legacyDiscovery(ctx context.Context) (*discovery, error) {
+	issuer, fetch := s.origin, s.client.fetch
+	if o := &s.client.opts; !o.acceptsIssuer(issuer) {
+		return nil, fmt.Errorf("%w: the credentials belong to %q, but the server authorizes clients itself", ErrUntrusted, o.ClientIssuer)
 	}
-	out := &discovery{resource: d.server.String(), issuer: issuer}
-	body, found, err := d.fetch.get(ctx, issuer+wellKnownAS)
+	out := &discovery{resource: s.name, issuer: issuer}
+	body, found, err := fetch.get(ctx, issuer+wellKnownAS)
 	if err != nil {
 		return nil, fmt.Errorf("metadata of the authorization server: %w", err)
 	}
 	if found {
-		out.as, err = decodeIssuerDocument(body, issuer, d.fetch)
+		out.as, err = decodeIssuerDocument(body, issuer, fetch)
 		return out, err
 	}
 	out.as = &issuerDocument{
@@ -200,7 +192,7 @@ func (d *discoverer) legacy(ctx context.Context) (*discovery, error) {
 		RegistrationEndpoint:  issuer + "/register",
 		assumed:               true,
 	}
-	_, err = d.fetch.parseEndpoint("the server", issuer)
+	_, err = fetch.parseEndpoint("the server", issuer)
 	return out, err
 }
 

@@ -187,7 +187,7 @@ func (s *serverAuth) exchangeDiscovery(ctx context.Context) (*discovery, error) 
 	if !stale {
 		return d, nil
 	}
-	as, err := (&discoverer{fetch: s.client.fetch}).metadata(ctx, issuer)
+	as, err := s.client.fetch.issuerMetadata(ctx, issuer)
 	if err != nil {
 		return nil, authorizationError("discover", s.name, issuer, err)
 	}

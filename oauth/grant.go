@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -359,7 +360,7 @@ func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *toke
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: the token endpoint is not a URL", ErrUntrusted)
 	}
-	form, header := cloneForm(r.form), http.Header{}
+	form, header := maps.Clone(r.form), http.Header{}
 	if err := r.cred.authenticate(form, header, r.issuer); err != nil {
 		return nil, false, err
 	}
@@ -390,14 +391,6 @@ func (c *Client) sendTokenRequest(ctx context.Context, r *tokenRequest) (a *toke
 		return nil, false, fmt.Errorf("%w: the token endpoint's response has no usable access_token", ErrUntrusted)
 	}
 	return a, false, nil
-}
-
-func cloneForm(form url.Values) url.Values {
-	out := make(url.Values, len(form)+3)
-	for name, values := range form {
-		out[name] = slices.Clone(values)
-	}
-	return out
 }
 
 // authenticate adds the client's authentication for the token endpoint.

@@ -147,7 +147,7 @@ type credentials struct {
 }
 
 // configuredCredentials returns the credentials of the options, or nil if they have none for this
-// authorization server. The discoverer ensures that the server is the one they belong to.
+// authorization server. findIssuer ensures that the server is the one they belong to.
 func (c *Client) configuredCredentials(as *issuerDocument) (*credentials, error) {
 	o := &c.opts
 	var cred *credentials

@@ -311,14 +311,11 @@ func (s *serverAuth) discover(ctx context.Context, d authRequirement) (*discover
 	if s.subjects != nil {
 		return s.exchangeDiscovery(ctx)
 	}
-	o := &s.client.opts
-	disc, err := (&discoverer{
-		fetch: s.client.fetch, server: s.server, origins: o.MetadataOrigins, requireMetadata: o.RequireMetadata, issuer: o.ClientIssuer,
-	}).discover(ctx, d.metadata)
+	disc, err := s.findIssuer(ctx, d.metadata)
 	if err != nil {
 		return nil, authorizationError("discover", s.name, "", err)
 	}
-	if o.ClientIssuer == TrustFirstIssuer {
+	if s.client.opts.ClientIssuer == TrustFirstIssuer {
 		if s.boundIssuer != "" && s.boundIssuer != disc.issuer {
 			err := fmt.Errorf("%w: the credentials belong to %q, but the server requires another issuer", ErrUntrusted, printable(s.boundIssuer, 200))
 			return nil, authorizationError("discover", s.name, disc.issuer, err)
@@ -445,7 +442,7 @@ func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
 	if err != nil {
 		return nil, err
 	}
-	if only := s.client.opts.ClientIssuer; only != "" && only != TrustFirstIssuer && only != index.Issuer {
+	if !s.client.opts.acceptsIssuer(index.Issuer) {
 		return nil, nil
 	}
 	s.boundIssuer = index.Issuer

@@ -252,8 +252,8 @@ type authRequirement struct {
 	scopes   []string
 	// insufficient and nonce are the errors insufficient_scope and use_dpop_nonce.
 	insufficient, nonce bool
-	// bearer and dpop say which schemes are offered.
-	bearer, dpop bool
+	// dpop says that the scheme DPoP is offered.
+	dpop bool
 }
 
 // authRequirementOf reads the challenges of a response. It ignores malformed parts: the metadata
@@ -262,20 +262,17 @@ func authRequirementOf(h http.Header) authRequirement {
 	var d authRequirement
 	list, _ := challenge.Parse(h.Values("WWW-Authenticate"))
 	for _, c := range list {
-		switch c.Scheme {
-		case "bearer":
-			d.bearer = true
-		case "dpop":
-			d.dpop = true
-		default:
+		dpop := c.Scheme == "dpop"
+		if !dpop && c.Scheme != "bearer" {
 			continue
 		}
+		d.dpop = d.dpop || dpop
 		if d.metadata == "" {
 			d.metadata = c.Params["resource_metadata"]
 		}
 		d.scopes = unionScopes(d.scopes, parseScopes(c.Params["scope"]))
 		d.insufficient = d.insufficient || c.Params["error"] == "insufficient_scope"
-		d.nonce = d.nonce || c.Scheme == "dpop" && c.Params["error"] == "use_dpop_nonce"
+		d.nonce = d.nonce || dpop && c.Params["error"] == "use_dpop_nonce"
 	}
 	return d
 }
