@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,14 +98,6 @@ func (cn *connection) flush() {
 // ended reports whether the connection reads no more messages.
 func (cn *connection) ended() bool {
 	return wait.Closed(cn.rpc.Draining(), 0)
-}
-
-// closeReason returns the reason why the connection has ended.
-func (cn *connection) closeReason() error {
-	if err := cn.rpc.Err(); err != nil {
-		return err
-	}
-	return errors.New("the server closed the connection")
 }
 
 // retire requests a new connection that starts with profile, which is nil if nothing is known.
@@ -294,7 +287,7 @@ type connector struct {
 	lastFailure atomic.Pointer[error]
 
 	mu sync.Mutex
-	// changed is closed when live or endErr is set. publish replaces it.
+	// changed is closed when live or endErr is set. use replaces it.
 	changed chan struct{}
 	// endErr is the error of all calls after the end.
 	endErr error
@@ -349,7 +342,7 @@ func (cc *connector) supervise(ctx context.Context, conn *connection) {
 		}
 		conn.rpc.Close()
 		if reason == nil {
-			reason = conn.closeReason()
+			reason = cmp.Or(conn.rpc.Err(), errors.New("the server closed the connection"))
 		}
 		stable := time.Since(conn.openedAt) >= cc.c.opts.Reconnect.StableAfter
 		if stable || conn.served.Load() {
@@ -406,14 +399,18 @@ func (cc *connector) reconnect(ctx context.Context, failures int, stable bool, r
 	}
 }
 
-// use publishes a connection that replaces a lost one, after what the server may have changed
-// meanwhile is dropped.
+// use lets calls use a connection that replaces a lost one. Before that it drops what the server may
+// have changed meanwhile.
 func (cc *connector) use(conn *connection) {
 	cc.c.caches.clear()
 	cc.c.tools.expire(false)
 	cc.c.subs.reconnected()
 	cc.c.restoreLogLevel()
-	cc.publish(conn)
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	cc.live.Store(conn)
+	close(cc.changed)
+	cc.changed = make(chan struct{})
 }
 
 // current returns the connection. Without one it returns a channel that is closed when that may
@@ -428,15 +425,6 @@ func (cc *connector) current() (*connection, <-chan struct{}, error) {
 		return conn, nil, nil
 	}
 	return nil, cc.changed, cc.endErr
-}
-
-// publish makes conn the connection that calls use.
-func (cc *connector) publish(conn *connection) {
-	cc.mu.Lock()
-	defer cc.mu.Unlock()
-	cc.live.Store(conn)
-	close(cc.changed)
-	cc.changed = make(chan struct{})
 }
 
 // drop stops calls from using conn.
