@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -157,13 +158,8 @@ func (h *LogHandler) dropNotice(n int) []byte {
 // A lineBuffer collects the output of slog.JSONHandler, one line at a time.
 type lineBuffer struct {
 	mu sync.Mutex
-	b  []byte
-}
-
-// Write appends p. The caller holds mu.
-func (l *lineBuffer) Write(p []byte) (int, error) {
-	l.b = append(l.b, p...)
-	return len(p), nil
+	// Buffer is guarded by mu.
+	bytes.Buffer
 }
 
 // jsonLine returns a copy of the record's line. Cut strings can still exceed the limit, because an
@@ -172,18 +168,17 @@ func (h *LogHandler) jsonLine(r slog.Record) []byte {
 	l := h.jsonBuf
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.b = l.b[:0]
+	l.Reset()
 	h.json.Handle(context.Background(), r)
-	if len(l.b) > h.maxLine {
-		size := len(l.b)
-		l.b = l.b[:0]
+	if size := l.Len(); size > h.maxLine {
+		l.Reset()
 		short := slog.NewRecord(r.Time, r.Level, string(truncate([]byte(r.Message), 0, h.maxLine/8)), 0)
 		short.AddAttrs(slog.Int("cut", size))
 		slog.NewJSONHandler(l, &slog.HandlerOptions{Level: LevelTrace, ReplaceAttr: h.replaceJSON}).Handle(context.Background(), short)
 	}
-	line := append([]byte(nil), l.b...)
-	if cap(l.b) > 4*defaultMaxLine {
-		l.b = nil
+	line := bytes.Clone(l.Bytes())
+	if l.Cap() > 4*defaultMaxLine {
+		l.Buffer = bytes.Buffer{}
 	}
 	return line
 }
