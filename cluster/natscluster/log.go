@@ -233,7 +233,7 @@ func (l *log) Follow(ctx context.Context, key cluster.LogKey, after uint64) iter
 				return
 			}
 			for _, e := range entries {
-				if f.after, f.began = e.Seq, true; !yield(e, nil) {
+				if f.after = e.Seq; !yield(e, nil) {
 					return
 				}
 			}
@@ -246,8 +246,6 @@ type follower struct {
 	l     *log
 	key   cluster.LogKey
 	after uint64
-	// began means that after is an entry that was yielded.
-	began bool
 	sub   *nats.Subscription
 }
 
