@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/hmac"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"mcpwire/internal/base/defaults"
 )
 
 const (
@@ -229,11 +232,7 @@ func normalizeURL(address string) (string, bool) {
 	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
 		return "", false
 	}
-	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
-	return canonicalOrigin(u) + normalizePath(path), true
+	return canonicalOrigin(u) + normalizePath(cmp.Or(u.EscapedPath(), "/")), true
 }
 
 // normalizePath returns an escaped path with upper-case escapes, and without unnecessary ones.
@@ -358,9 +357,7 @@ const freeShare = 15
 // One owner can use a sixteenth of it, and less when others use it too; then Once returns
 // [ErrReplayQuota]. Keys whose owner is empty can fill it.
 func newMemoryReplayCache(max int) ReplayCache {
-	if max <= 0 {
-		max = 1 << 18
-	}
+	defaults.IfNotPositive(&max, 1<<18)
 	return &memoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{}), owners: make(map[[sha256.Size]byte]int)}
 }
 

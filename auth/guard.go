@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -94,13 +95,10 @@ func NewGuard(o *GuardOptions) (*Guard, error) {
 	}
 	g := &Guard{
 		verifier: o.Verifier, required: unique(o.RequiredScopes), keepToken: o.KeepToken, failures: newFailureLimiter(o.FailureLimit),
-		clientAddr: o.ClientAddr, publicURL: o.PublicURL, realm: o.Realm, log: o.Logger,
+		clientAddr: o.ClientAddr, publicURL: o.PublicURL, realm: o.Realm, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
 	}
 	if g.clientAddr == nil {
 		g.clientAddr = remoteAddr
-	}
-	if g.log == nil {
-		g.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
 	if g.hierarchy, err = newScopeHierarchy(o.ScopeIncludes); err != nil {

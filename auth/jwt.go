@@ -24,6 +24,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	josejson "github.com/go-jose/go-jose/v4/json"
+
+	"mcpwire/internal/base/defaults"
 )
 
 const maxLeeway = 60 * time.Second
@@ -387,9 +389,7 @@ type keySet struct {
 
 func newKeySet(o *JWTOptions) *keySet {
 	s := &keySet{issuer: o.Issuer, url: o.JWKSURL, client: newFetchClient(o.HTTPClient), refreshInterval: o.RefreshInterval, fetchLock: make(chan struct{}, 1)}
-	if s.refreshInterval <= 0 {
-		s.refreshInterval = defaultRefresh
-	}
+	defaults.IfNotPositive(&s.refreshInterval, defaultRefresh)
 	return s
 }
 

@@ -1,10 +1,13 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"net/netip"
 	"sync"
 	"time"
+
+	"mcpwire/internal/base/defaults"
 )
 
 // A FailureLimit limits how many tokens may fail. Beyond it, requests are answered with status 429
@@ -48,16 +51,8 @@ func newFailureLimiter(o *FailureLimit) *failureLimiter {
 	if o == nil {
 		o = &FailureLimit{}
 	}
-	l := &failureLimiter{perAddress: float64(o.PerAddress), perToken: float64(o.PerToken), window: o.Window}
-	if o.PerAddress == 0 {
-		l.perAddress = 60
-	}
-	if o.PerToken == 0 {
-		l.perToken = 10
-	}
-	if l.window <= 0 {
-		l.window = time.Minute
-	}
+	l := &failureLimiter{perAddress: float64(cmp.Or(o.PerAddress, 60)), perToken: float64(cmp.Or(o.PerToken, 10)), window: o.Window}
+	defaults.IfNotPositive(&l.window, time.Minute)
 	l.addresses.max, l.failedTokens.max, l.goodTokens.max = maxTracked, maxTracked, maxTracked
 	return l
 }

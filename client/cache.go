@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
@@ -36,9 +37,7 @@ type Cache struct {
 
 // NewCache returns an empty Cache that holds at most maxBytes bytes. Zero means 16 MiB.
 func NewCache(maxBytes int) *Cache {
-	if maxBytes <= 0 {
-		maxBytes = defaultCacheBytes
-	}
+	defaults.IfNotPositive(&maxBytes, defaultCacheBytes)
 	return &Cache{maxBytes: maxBytes, entries: make(map[cacheKey]*list.Element), generations: make(map[string]uint64)}
 }
 

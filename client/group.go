@@ -99,9 +99,7 @@ func NewGroup(opts *GroupOptions) *Group {
 	if opts != nil {
 		g.opts = *opts
 	}
-	if g.opts.Separator == "" {
-		g.opts.Separator = "__"
-	}
+	g.opts.Separator = cmp.Or(g.opts.Separator, "__")
 	defaults.IfNotPositive(&g.opts.Parallel, 8)
 	defaults.IfNotPositive(&g.opts.ListTimeout, 30*time.Second)
 	defaults.IfNotPositive(&g.opts.DialTimeout, time.Minute)

@@ -167,6 +167,9 @@ type inputServer struct{ c *Client }
 // serve runs the handler of an input request and appends its result without an envelope.
 func (is *inputServer) serve(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	ctx = context.WithValue(ctx, clientKey{}, is.c)
+	if in.params == nil {
+		in.params = []byte("{}")
+	}
 	start := len(dst)
 	var err error
 	switch in.method {
@@ -250,7 +253,7 @@ func (is *inputServer) sample(ctx context.Context, dst []byte, in *inputRequest,
 		return dst, undeclaredError(in.method, "Sample")
 	}
 	var p mcp.CreateMessageRequestParams
-	if err := p.UnmarshalJSON(in.paramsObject()); err != nil {
+	if err := p.UnmarshalJSON(in.params); err != nil {
 		return dst, invalidInputError("%v", err)
 	}
 	if !accepts.SamplingTools && (p.Tools != nil || p.ToolChoice != nil) {
@@ -266,20 +269,12 @@ func (is *inputServer) sample(ctx context.Context, dst []byte, in *inputRequest,
 	return mcp.Append(dst, result, r), nil
 }
 
-// paramsObject returns the params, or {} without any.
-func (in *inputRequest) paramsObject() []byte {
-	if in.params == nil {
-		return []byte("{}")
-	}
-	return in.params
-}
-
 func (is *inputServer) elicit(ctx context.Context, dst []byte, in *inputRequest, accepts *era.InputSupport, r mcp.Revision) ([]byte, error) {
 	if is.c.opts.Input.Elicit == nil || !accepts.Form && !accepts.URL {
 		return dst, undeclaredError(in.method, "Elicit")
 	}
 	var p mcp.ElicitRequestParams
-	if err := p.UnmarshalJSON(in.paramsObject()); err != nil {
+	if err := p.UnmarshalJSON(in.params); err != nil {
 		return dst, invalidInputError("%v", err)
 	}
 	form := p.Mode == "" || p.Mode == mcp.ElicitModeForm

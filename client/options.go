@@ -242,9 +242,7 @@ func (o *Options) resolve() error {
 	o.Reconnect.MaxFailures = cmp.Or(o.Reconnect.MaxFailures, 8)
 	o.Reconnect.StableAfter = cmp.Or(o.Reconnect.StableAfter, 10*time.Second)
 	o.Reconnect.MaxWait = cmp.Or(o.Reconnect.MaxWait, time.Minute)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Revisions = slices.Clone(o.Revisions); len(o.Revisions) == 0 {
 		o.Revisions = mcp.Revisions()
 	}

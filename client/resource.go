@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -98,9 +99,7 @@ func listAll[T any](ctx context.Context, c *Client, method string, fetch func(co
 	}, repeated: func(cursor string) {
 		c.log.Warn("the list ends here, because the server repeats a cursor", "method", method, "cursor", clip.String(cursor, 60))
 	}}
-	if p.maxPages <= 0 {
-		p.maxPages = defaultMaxPages
-	}
+	defaults.IfNotPositive(&p.maxPages, defaultMaxPages)
 	return p.items(ctx)
 }
 

@@ -115,9 +115,6 @@ func (m *members) write(ctx context.Context, value []byte, rev uint64) (uint64, 
 	return next, err
 }
 
-// leave deletes the node's record.
-func (m *members) leave(ctx context.Context) error { return m.records.remove(ctx, m.key()) }
-
 // watch keeps all up to date until the node is closed.
 func (m *members) watch(ctx context.Context) {
 	m.n.follow(ctx, m.records, "the cluster", m.restart, m.see, func() {})

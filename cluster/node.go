@@ -172,7 +172,7 @@ func (n *Node) Leave(ctx context.Context) error {
 		errs = append(errs, l.Release(ctx))
 	}
 	n.Close()
-	errs = append(errs, n.members.leave(ctx))
+	errs = append(errs, n.members.records.remove(ctx, n.members.key()))
 	if err := cmp.Or(errs...); err != nil {
 		return fmt.Errorf("leave the cluster: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpwire/internal/base/defaults"
 	"mcpwire/streamable"
 )
 
@@ -50,9 +51,7 @@ type sessionRecord struct {
 // The others are suspended, or cut off from this one. A node that is cut off from the backend
 // notices that within three seconds, and uses its view for another 30 seconds.
 func (n *Node) SessionStore(ctx context.Context, maxAge time.Duration) (streamable.SessionViewer, error) {
-	if maxAge <= 0 {
-		maxAge = defaultSessionAge
-	}
+	defaults.IfNotPositive(&maxAge, defaultSessionAge)
 	r, err := n.records(ctx, "sessions", RecordsOptions{TTL: maxAge, MaxBytes: maxSessionBytes})
 	if err != nil {
 		return nil, err

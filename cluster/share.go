@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"mcpwire/internal/base/defaults"
 	"mcpwire/server"
 	"mcpwire/streamable"
 )
@@ -42,9 +43,7 @@ func (n *Node) share(ctx context.Context, endpoint string, so *server.Options, h
 	}
 	if so.Input.SingleUseState && so.Input.UsedStates == nil {
 		ttl := so.Input.StateTTL
-		if ttl <= 0 {
-			ttl = 10 * time.Minute // the default of server
-		}
+		defaults.IfNotPositive(&ttl, 10*time.Minute) // that of server
 		if so.Input.UsedStates, err = n.ReplayCache(ctx, "states-"+endpoint, ttl); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"mcpwire/internal/auth/resumable"
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/base/userwait"
 	"mcpwire/internal/net/loopback"
 )
@@ -450,9 +451,7 @@ func (lp *loopbackPrompt) Authorize(ctx context.Context, authorizeURL string) (s
 	lp.state = u.Query().Get("state")
 	lp.serve()
 	timeout := lp.opts.Timeout
-	if timeout <= 0 {
-		timeout = defaultLoopbackTimeout
-	}
+	defaults.IfNotPositive(&timeout, defaultLoopbackTimeout)
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	if lp.opts.Show != nil {

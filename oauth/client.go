@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"bytes"
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -120,18 +121,14 @@ func NewClient(opts *ClientOptions) (*Client, error) {
 	o.Scopes = unionScopes(nil, o.Scopes)
 	o.Registration.RedirectURIs = slices.Clone(o.Registration.RedirectURIs)
 	o.MetadataOrigins = slices.Clone(o.MetadataOrigins)
-	if o.Grant == nil {
-		o.Grant = AuthorizationCode{}
-	}
+	o.Grant = cmp.Or[Grant](o.Grant, AuthorizationCode{})
 	if o.Store == nil {
 		o.Store = NewMemoryStore()
 	}
 	if o.MetadataTransport == nil {
 		o.MetadataTransport = egress.NewTransport(&egress.Options{AllowLoopback: o.AllowLoopbackHTTP, AllowNetworks: slices.Clone(o.MetadataNetworks), TLS: o.MetadataTLS})
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("oauth: %w", err)
 	}

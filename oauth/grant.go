@@ -278,7 +278,6 @@ type ClientKey struct {
 func (k *ClientKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[redacted]") }
 
 func (k *ClientKey) signer() (jose.Signer, error) {
-	alg := k.Algorithm
 	var fit []string
 	switch key := k.Key.(type) {
 	case *ecdsa.PrivateKey:
@@ -291,9 +290,7 @@ func (k *ClientKey) signer() (jose.Signer, error) {
 	if len(fit) == 0 {
 		return nil, errors.New("the client's key has an unsupported type")
 	}
-	if alg == "" {
-		alg = fit[0]
-	}
+	alg := cmp.Or(k.Algorithm, fit[0])
 	if !slices.Contains(fit, alg) {
 		return nil, fmt.Errorf("the client's key is not for the algorithm %q", alg)
 	}

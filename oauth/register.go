@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,24 +57,17 @@ type clientDocument struct {
 }
 
 func (r *Registration) document(redirectURIs []string, method string) clientDocument {
-	d := clientDocument{
-		ClientName:      r.ClientName,
+	return clientDocument{
+		ClientName:      cmp.Or(r.ClientName, "MCP client"),
 		ClientURI:       r.ClientURI,
 		RedirectURIs:    redirectURIs,
 		GrantTypes:      []string{"authorization_code", "refresh_token"},
 		ResponseTypes:   []string{"code"},
 		AuthMethod:      method,
-		ApplicationType: r.ApplicationType,
+		ApplicationType: cmp.Or(r.ApplicationType, "native"),
 		SoftwareID:      r.SoftwareID,
 		SoftwareVersion: r.SoftwareVersion,
 	}
-	if d.ClientName == "" {
-		d.ClientName = "MCP client"
-	}
-	if d.ApplicationType == "" {
-		d.ApplicationType = "native"
-	}
-	return d
 }
 
 func (r *Registration) check() error {
@@ -269,9 +263,7 @@ func decodeRegistration(body []byte, requested string) (*credentials, time.Time,
 	if err := decodeObject(body, &a); err != nil {
 		return nil, time.Time{}, fmt.Errorf("registration: %w", err)
 	}
-	if a.AuthMethod == "" {
-		a.AuthMethod = requested
-	}
+	a.AuthMethod = cmp.Or(a.AuthMethod, requested)
 	var expiry time.Time
 	if a.SecretExpiry > 0 {
 		expiry = time.Unix(a.SecretExpiry, 0)

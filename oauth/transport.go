@@ -267,9 +267,7 @@ func authRequirementOf(h http.Header) authRequirement {
 			continue
 		}
 		d.dpop = d.dpop || dpop
-		if d.metadata == "" {
-			d.metadata = c.Params["resource_metadata"]
-		}
+		d.metadata = cmp.Or(d.metadata, c.Params["resource_metadata"])
 		d.scopes = unionScopes(d.scopes, parseScopes(c.Params["scope"]))
 		d.insufficient = d.insufficient || c.Params["error"] == "insufficient_scope"
 		d.nonce = d.nonce || dpop && c.Params["error"] == "use_dpop_nonce"

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"mcpwire/internal/base/defaults"
 	"mcpwire/internal/text/clip"
 )
 
@@ -75,9 +76,7 @@ func NewLogHandler(w io.Writer, opts *LogOptions) *LogHandler {
 	if h.level == nil {
 		h.level = slog.LevelInfo
 	}
-	if h.maxLine <= 0 {
-		h.maxLine = defaultMaxLine
-	}
+	defaults.IfNotPositive(&h.maxLine, defaultMaxLine)
 	h.maxLine = max(h.maxLine, minMaxLine)
 	if o.JSON {
 		h.jsonBuf = new(lineBuffer)

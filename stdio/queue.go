@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"mcpwire/internal/base/defaults"
 )
 
 // A queue writes to a sink that may block without end, such as a pipe that nobody reads, but never
@@ -36,9 +38,7 @@ const defaultQueueBytes = 256 << 10
 // newQueue returns a queue for w. It writes to files directly and to other writers on the queue's
 // goroutine.
 func newQueue(w io.Writer, limit int, notice func(int) []byte) *queue {
-	if limit <= 0 {
-		limit = defaultQueueBytes
-	}
+	defaults.IfNotPositive(&limit, defaultQueueBytes)
 	return &queue{out: openSink(w), maxPending: limit, notice: notice}
 }
 

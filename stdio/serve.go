@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,10 +197,7 @@ func (r *run) serve(ctx context.Context, srv jsonrpc.Server) error {
 }
 
 func (c *Config) stopTimeout() time.Duration {
-	if c.StopTimeout <= 0 {
-		return defaultStopTimeout
-	}
-	return c.StopTimeout
+	return cmp.Or(max(c.StopTimeout, 0), defaultStopTimeout)
 }
 
 // result returns the result of Serve after srv has returned err.

@@ -1,6 +1,7 @@
 package natscluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,12 +95,8 @@ func sameLimits(a, b *jetstream.StreamConfig) bool {
 // Open connects to NATS, or starts a server, and waits until JetStream works: with several embedded
 // servers, until a majority is there. It waits up to a minute. [Backend.Close] must be called.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	if o.Prefix == "" {
-		o.Prefix = "mcpwire"
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Prefix = cmp.Or(o.Prefix, "mcpwire")
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if err := coordination.CheckName(o.Prefix); err != nil {
 		return nil, fmt.Errorf("open NATS: Options.Prefix: %w", err)
 	}

@@ -124,7 +124,7 @@ func (e *Embed) serverOptions() (*server.Options, error) {
 		return nil, errors.New("Embed.Dir is empty: name a directory for the server's files")
 	}
 	o := &server.Options{
-		ServerName: e.Name, DontListen: true, NoSigs: true,
+		ServerName: cmp.Or(e.Name, "alone"), DontListen: true, NoSigs: true,
 		JetStream: true, StoreDir: e.Dir, SyncAlways: true, JetStreamMaxMemory: 2 << 30, JetStreamMaxStore: 16 << 30,
 		MaxPayload: 1 << 20, PingInterval: pingInterval, MaxPingsOut: 2,
 		LameDuckDuration: lameDuck, LameDuckGracePeriod: lameDuck / 10,
@@ -134,9 +134,6 @@ func (e *Embed) serverOptions() (*server.Options, error) {
 	}
 	if e.MaxStore > 0 {
 		o.JetStreamMaxStore = e.MaxStore
-	}
-	if o.ServerName == "" {
-		o.ServerName = "alone"
 	}
 	if len(e.Routes) > 0 {
 		if err := e.clusterOptions(o); err != nil {
