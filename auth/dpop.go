@@ -337,8 +337,8 @@ type memoryReplayCache struct {
 	seen map[[sha256.Size]byte]struct{}
 	// owners counts the keys of each owner.
 	owners map[[sha256.Size]byte]int
-	// expirations has the keys in the order of their use, which is that of their expiry: all have the
-	// same ttl. A key with a shorter one stays until those before it expire.
+	// expirations has the keys in the order of their use, which is that of their expiry: all have
+	// the same ttl. A key with a shorter one stays until those before it expire.
 	expirations []replayExpiration
 }
 

@@ -488,7 +488,8 @@ func (g *Guard) reject(w http.ResponseWriter, r *http.Request, f *rejection) {
 		w.WriteHeader(f.status)
 		return
 	}
-	body, _ := json.Marshal(map[string]string{"error": f.code, "error_description": errorDescriptions[f.code]}) // cannot fail
+	// Two texts are always marshaled.
+	body, _ := json.Marshal(map[string]string{"error": f.code, "error_description": errorDescriptions[f.code]})
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(f.status)

@@ -698,8 +698,8 @@ func (ac *activeCall) buildParams(neg *negotiated) {
 	ac.params = ac.appendParams(dst)
 }
 
-// appendParams appends the members of the request's params and those of the input round to an object
-// that is not complete.
+// appendParams appends the members of the request's params and those of the input round to an
+// object, and ends it.
 func (ac *activeCall) appendParams(dst []byte) []byte {
 	separate := func(dst []byte) []byte {
 		if len(dst) > 1 {

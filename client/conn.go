@@ -135,8 +135,8 @@ func (cn *connection) sendInitialized(ctx context.Context) error {
 }
 
 // openingCall sends a request that opens a connection. It never cancels the request, because a
-// legacy server would then see a cancellation as its first message. The limit of its time is that of
-// a probe or that of a handshake.
+// legacy server would then see a cancellation as its first message. The limit of its time is that
+// of a probe or that of a handshake.
 func (cn *connection) openingCall(ctx context.Context, method string, params []byte, probe bool) ([]byte, error) {
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Method: method, Params: params}
 	return cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
@@ -399,8 +399,8 @@ func (cc *connector) reconnect(ctx context.Context, failures int, stable bool, r
 	}
 }
 
-// use lets calls use a connection that replaces a lost one. Before that it drops what the server may
-// have changed meanwhile.
+// use lets calls use a connection that replaces a lost one. Before that it drops what the server
+// may have changed meanwhile.
 func (cc *connector) use(conn *connection) {
 	cc.c.caches.clear()
 	cc.c.tools.expire(false)

@@ -41,7 +41,7 @@ func (cn *connection) handleNotification(n *jsonrpc.Message) {
 	case mcp.NotificationAcknowledged:
 		c.subs.acknowledged(n.Params)
 	default:
-		// Before the first negotiation has ended, the client keeps nothing that a change makes stale.
+		// Before the first negotiation ends, the client keeps nothing that a change makes stale.
 		if kind, ok := changeKinds[string(n.Method)]; ok && c.conns.negotiated.Load() != nil {
 			c.subs.handleChange(kind, n.Params)
 		}

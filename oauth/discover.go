@@ -35,9 +35,10 @@ func (o *ClientOptions) acceptsIssuer(issuer string) bool {
 	return o.ClientIssuer == "" || o.ClientIssuer == TrustFirstIssuer || o.ClientIssuer == issuer
 }
 
-// findIssuer finds the authorization server of the server. It follows the order of the specification: the URL in the header, the well-known URI with
-// the server's path, the one at the root, and otherwise the rules from before such metadata
-// existed. See https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+// findIssuer finds the authorization server of the MCP server. It follows the order of the
+// specification: the URL in the header, the well-known URI with the server's path, the one at the
+// root, and otherwise the rules from before such metadata existed. See
+// https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 // (section "Authorization Server Location").
 func (s *serverAuth) findIssuer(ctx context.Context, metadata string) (*discovery, error) {
 	doc, err := s.resourceMetadata(ctx, metadata)
@@ -168,9 +169,9 @@ func issuerURLs(issuer string) ([]string, error) {
 	}, nil
 }
 
-// legacyDiscovery handles servers that are their own authorization server, as all were before resources had
-// metadata. The issuer's metadata is at the server's root; without it the endpoints have default
-// names.
+// legacyDiscovery handles servers that are their own authorization server, as all were before
+// resources had metadata. The issuer's metadata is at the server's root; without it the endpoints
+// have default names.
 func (s *serverAuth) legacyDiscovery(ctx context.Context) (*discovery, error) {
 	issuer, fetch := s.origin, s.client.fetch
 	if o := &s.client.opts; !o.acceptsIssuer(issuer) {

@@ -449,8 +449,8 @@ func (s *serverAuth) loadStored(ctx context.Context) (*token, error) {
 	return s.readToken(ctx, index.Issuer, index.ClientID)
 }
 
-// readToken returns the token in the store of a client at an issuer, or nil if there is none that can
-// be used.
+// readToken returns the stored token of a client at an issuer, or nil if there is none that can be
+// used.
 func (s *serverAuth) readToken(ctx context.Context, issuer, clientID string) (*token, error) {
 	r, err := s.client.opts.Store.Load(ctx, s.tokenKey(issuer, clientID))
 	if errors.Is(err, ErrNotStored) || err == nil && (r.Tokens == nil || !isVisible(r.Tokens.Access.Reveal())) {
