@@ -218,21 +218,17 @@ func parseProof(claims claimSet) (*dpopProof, error) {
 // sameURL reports whether two URLs are equal except for query and fragment. See
 // https://www.rfc-editor.org/rfc/rfc9449#section-4.3.
 func sameURL(a, b string) bool {
-	na, ok := normalizeURL(a)
-	if !ok {
-		return false
-	}
-	nb, ok := normalizeURL(b)
-	return ok && na == nb
+	normalized := normalizeURL(a)
+	return normalized != "" && normalized == normalizeURL(b)
 }
 
-// normalizeURL returns the normalized URL without query and fragment.
-func normalizeURL(address string) (string, bool) {
+// normalizeURL returns the normalized URL without query and fragment, or "" if it is invalid.
+func normalizeURL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
-		return "", false
+		return ""
 	}
-	return canonicalOrigin(u) + normalizePath(cmp.Or(u.EscapedPath(), "/")), true
+	return canonicalOrigin(u) + normalizePath(cmp.Or(u.EscapedPath(), "/"))
 }
 
 // normalizePath returns an escaped path with upper-case escapes, and without unnecessary ones.

@@ -254,6 +254,10 @@ func (o *Options) resolve() error {
 	if o.Profile != nil && !slices.Contains(o.Revisions, o.Profile.Revision) {
 		return fmt.Errorf("client.Options.Profile.Revision %v is not an allowed revision: %v", o.Profile.Revision, o.Revisions)
 	}
+	o.Extensions = maps.Clone(o.Extensions)
+	if o.Tasks && o.Extensions[mcp.ExtensionTasks] == nil {
+		sparse.Set(&o.Extensions, mcp.ExtensionTasks, json.RawMessage("{}"))
+	}
 	if err := checkJSONValues("Capabilities", o.Capabilities, nil); err != nil {
 		return err
 	}
@@ -282,28 +286,22 @@ func checkJSONValues(option string, texts map[string]json.RawMessage, check func
 // offer returns what the client declares to the server.
 func (o *Options) offer() era.ClientProfile {
 	elicits := o.Input.Elicit != nil
-	offer := era.ClientProfile{
+	return era.ClientProfile{
 		Info:          o.Info,
 		Form:          elicits && slices.Contains(o.Input.ElicitModes, mcp.ElicitModeForm),
 		URL:           elicits && slices.Contains(o.Input.ElicitModes, mcp.ElicitModeURL),
 		Sampling:      o.Input.Sample != nil,
 		SamplingTools: o.Input.SampleTools,
 		Roots:         o.Input.Roots != nil,
-		Extensions:    maps.Clone(o.Extensions),
+		Extensions:    o.Extensions,
 		Extra:         maps.Clone(o.Capabilities),
 	}
-	if o.Tasks && offer.Extensions[mcp.ExtensionTasks] == nil {
-		sparse.Set(&offer.Extensions, mcp.ExtensionTasks, json.RawMessage("{}"))
-	}
-	return offer
 }
 
 // acceptsResultType reports whether a declared extension adds that resultType for the method.
 func (o *Options) acceptsResultType(method string, kind mcp.ResultType) bool {
-	if kind == mcp.ResultTypeTask && method == mcp.MethodToolsCall && (o.Tasks || o.Extensions[mcp.ExtensionTasks] != nil) {
-		return true
-	}
-	return slices.Contains(o.ResultTypes, kind)
+	task := kind == mcp.ResultTypeTask && method == mcp.MethodToolsCall && o.Extensions[mcp.ExtensionTasks] != nil
+	return task || slices.Contains(o.ResultTypes, kind)
 }
 
 // A CallOption changes one call.
