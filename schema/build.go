@@ -513,7 +513,7 @@ func defName(name string) string {
 type structField struct {
 	reflect.StructField
 	name      string // of the member
-	tagged    bool   // the name comes from the tag
+	untagged  int    // 0 if the name comes from the tag, else 1
 	index     []int
 	hops      []hop
 	offset    uintptr // from the last hop
@@ -604,9 +604,9 @@ func (e embedded) fields() (own []structField, inner []embedded, err error) {
 			inner = append(inner, in)
 			continue
 		}
-		f := structField{StructField: sf, name: name, tagged: name != "", index: index, hops: e.hops, offset: e.offset + sf.Offset}
+		f := structField{StructField: sf, name: name, index: index, hops: e.hops, offset: e.offset + sf.Offset}
 		if name == "" {
-			f.name = sf.Name
+			f.name, f.untagged = sf.Name, 1
 		}
 		if err := f.setOptions(options); err != nil {
 			return nil, nil, fmt.Errorf("field %s: %w", sf.Name, err)
@@ -647,7 +647,7 @@ func dominant(all []structField) []structField {
 		return cmp.Or(
 			strings.Compare(a.name, b.name),
 			cmp.Compare(len(a.index), len(b.index)),
-			-compareBool(a.tagged, b.tagged),
+			cmp.Compare(a.untagged, b.untagged),
 			slices.Compare(a.index, b.index)) < 0
 	})
 	var out []structField
@@ -656,7 +656,7 @@ func dominant(all []structField) []structField {
 		for n < len(all) && all[n].name == all[i].name {
 			n++
 		}
-		unique := n == i+1 || len(all[i].index) != len(all[i+1].index) || all[i].tagged != all[i+1].tagged
+		unique := n == i+1 || len(all[i].index) != len(all[i+1].index) || all[i].untagged != all[i+1].untagged
 		if unique {
 			out = append(out, all[i])
 		}
@@ -664,16 +664,6 @@ func dominant(all []structField) []structField {
 	}
 	sort.Slice(out, func(i, j int) bool { return slices.Compare(out[i].index, out[j].index) < 0 })
 	return out
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }
 
 // tagItem is one keyword of a schema tag: minimum=1 or uniqueItems.

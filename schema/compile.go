@@ -468,7 +468,7 @@ func (k *keywords) number(name string, raw []byte) error {
 
 func (k *keywords) string(name string, raw []byte) error {
 	if k.s.str == nil {
-		k.s.str = &stringRule{max: -1}
+		k.s.str = &stringRule{sizeRule: sizeRule{max: -1}}
 	}
 	if name != "pattern" {
 		return k.bound(name, "minLength", raw, &k.s.str.min, &k.s.str.max)

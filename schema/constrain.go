@@ -127,19 +127,10 @@ func isNumber(text []byte) bool {
 
 // checkBound refuses bounds outside the Go type.
 func (n *node) checkBound(d decimal.Decimal, text string) error {
-	var lo, hi string
-	switch n.dec {
-	case opInt:
-		full := node{typ: n.typ, size: n.size}
-		full.setIntRange()
-		lo, hi = strconv.FormatInt(full.lo, 10), strconv.FormatInt(full.hi, 10)
-	case opUint:
-		full := node{typ: n.typ, size: n.size}
-		full.setIntRange()
-		lo, hi = "0", strconv.FormatUint(full.uhi, 10)
-	default:
+	if n.dec != opInt && n.dec != opUint {
 		return nil
 	}
+	lo, hi := n.fullIntRange()
 	if d.Compare(decimal.Parse([]byte(lo))) < 0 || d.Compare(decimal.Parse([]byte(hi))) > 0 {
 		return fmt.Errorf("%s is outside the range of %s, %s to %s", text, n.typ, lo, hi)
 	}
@@ -197,7 +188,7 @@ func (n *node) constrainString(it tagItem) error {
 		n.addKeyword("format", string(jsonwire.AppendQuote(nil, it.value)))
 		return nil
 	}
-	rule := stringRule{max: -1}
+	rule := stringRule{sizeRule: sizeRule{max: -1}}
 	if n.str != nil {
 		rule = *n.str
 	}

@@ -82,6 +82,22 @@ func (c *cursor) strSlow(start int) (raw []byte, escaped bool) {
 	return raw, bytes.IndexByte(raw, '\\') >= 0
 }
 
+// unquoted decodes the content of a string.
+func unquoted(raw []byte, escaped bool) []byte {
+	if escaped {
+		return jsonwire.AppendUnquote(nil, raw)
+	}
+	return raw
+}
+
+// unquotedString decodes the content of a string, which it copies.
+func unquotedString(raw []byte, escaped bool) string {
+	if escaped {
+		return jsonwire.UnquoteString(raw)
+	}
+	return string(raw)
+}
+
 // number passes the number at the cursor and returns its text.
 func (c *cursor) number() []byte {
 	start := c.i

@@ -40,6 +40,14 @@ func (d *decoder) fail(at int, msg string) {
 	}
 }
 
+// check notes the problem msg unless it is "", and reports whether it is.
+func (d *decoder) check(at int, msg string) bool {
+	if msg != "" {
+		d.fail(at, msg)
+	}
+	return msg == ""
+}
+
 // mismatch notes that the value at the cursor is not what was wanted, and passes it.
 func (d *decoder) mismatch(want string) {
 	d.fail(d.i, expected(want, d.b, d.i))
@@ -82,9 +90,7 @@ func (d *decoder) value(n *node, a address) {
 		d.object(n.fields, a, ch)
 	case opPointer:
 		d.pointer(n, a, ch)
-	case opSlice:
-		d.slice(n, a, ch)
-	case opArray:
+	case opSlice, opArray:
 		d.array(n, a, ch)
 	case opMap:
 		d.mapping(n, a, ch)
@@ -138,16 +144,8 @@ func (d *decoder) str(n *node, a address, ch byte) {
 		*as[string](a) = s
 		return
 	}
-	if n.str != nil {
-		if msg := n.str.checkRaw(raw, escaped, false); msg != "" {
-			d.fail(at, msg)
-			return
-		}
-	}
-	if escaped {
-		*as[string](a) = jsonwire.UnquoteString(raw)
-	} else {
-		*as[string](a) = string(raw)
+	if n.str == nil || d.check(at, n.str.checkRaw(raw, escaped, false)) {
+		*as[string](a) = unquotedString(raw, escaped)
 	}
 }
 
@@ -214,10 +212,7 @@ func (d *decoder) bytes(a address, ch byte) {
 		return
 	}
 	at := d.i
-	text, escaped := d.cursor.str()
-	if escaped {
-		text = jsonwire.AppendUnquote(nil, text)
-	}
+	text := unquoted(d.cursor.str())
 	b := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	k, err := base64.StdEncoding.Decode(b, text)
 	if err != nil {
@@ -234,11 +229,7 @@ func (d *decoder) time(a address, ch byte) {
 		return
 	}
 	at := d.i
-	text, escaped := d.cursor.str()
-	if escaped {
-		text = jsonwire.AppendUnquote(nil, text)
-	}
-	if err := as[time.Time](a).UnmarshalText(text); err != nil {
+	if err := as[time.Time](a).UnmarshalText(unquoted(d.cursor.str())); err != nil {
 		d.fail(at, expected(want, d.b, at))
 	}
 }
@@ -257,11 +248,8 @@ func (d *decoder) text(n *node, a address, ch byte) {
 			return
 		}
 	}
-	if n.str != nil {
-		if msg := n.str.checkRaw(raw, escaped, false); msg != "" {
-			d.fail(at, msg)
-			return
-		}
+	if n.str != nil && !d.check(at, n.str.checkRaw(raw, escaped, false)) {
+		return
 	}
 	text := jsonwire.AppendUnquote(nil, raw) // a copy, lest the method keep it
 	if err := a.pointer(n.typ).(encoding.TextUnmarshaler).UnmarshalText(text); err != nil {
@@ -365,10 +353,7 @@ func (d *decoder) member(s *structPlan, next int) (k int, raw []byte, escaped bo
 // find returns the index of the field with the name raw, or -1.
 func (s *structPlan) find(raw []byte, escaped bool) int {
 	if s.byName != nil {
-		if escaped {
-			raw = jsonwire.AppendUnquote(nil, raw)
-		}
-		if k, ok := s.byName[string(raw)]; ok {
+		if k, ok := s.byName[string(unquoted(raw, escaped))]; ok {
 			return k
 		}
 		return -1
@@ -437,30 +422,19 @@ func (d *decoder) mapping(n *node, a address, ch byte) {
 		return
 	}
 	at, count := d.i, 0
-	switch {
-	case n.typ == typeAnyMap:
-		m := map[string]any{}
-		*as[map[string]any](a) = m
-		count = d.members(
-			func(name string) { m[name] = d.any(d.space()) },
-			func(name string) bool { _, ok := m[name]; return ok })
-	case n.typ == typeStringMap:
-		m := map[string]string{}
-		*as[map[string]string](a) = m
-		count = d.members(
-			func(name string) {
-				var s string
-				d.value(n.elem, addressOf(&s))
-				m[name] = s
-			},
-			func(name string) bool { _, ok := m[name]; return ok })
+	switch n.typ {
+	case typeAnyMap:
+		*as[map[string]any](a), count = members(d, d.anyValue)
+	case typeStringMap:
+		*as[map[string]string](a), count = members(d, func() (s string) {
+			d.value(n.elem, addressOf(&s))
+			return s
+		})
 	default:
 		count = d.anyMapping(n, a)
 	}
-	if n.count != nil && !d.full() {
-		if msg := n.count.check(count, "property", false); msg != "" {
-			d.fail(at, msg)
-		}
+	if n.count != nil {
+		d.check(at, n.count.check(count, "property", false))
 	}
 }
 
@@ -497,12 +471,7 @@ func (d *decoder) anyMapping(n *node, a address) (count int) {
 
 // set stores the member name raw in key, or says what is wrong with it.
 func (k *keyPlan) set(key reflect.Value, raw []byte, escaped bool) string {
-	var name string
-	if escaped {
-		name = jsonwire.UnquoteString(raw)
-	} else {
-		name = string(raw)
-	}
+	name := unquotedString(raw, escaped)
 	switch k.op {
 	case opString:
 		key.SetString(name)
@@ -527,33 +496,7 @@ func (k *keyPlan) set(key reflect.Value, raw []byte, escaped bool) string {
 	return ""
 }
 
-// slice decodes an array of any length.
-func (d *decoder) slice(n *node, a address, ch byte) {
-	if ch != '[' {
-		d.mismatch("array")
-		return
-	}
-	if !d.enter() {
-		return
-	}
-	at := d.i
-	v := a.value(n.typ)
-	k := 0
-	for more := d.open(); more && !d.full(); more = d.more() {
-		if k == v.Cap() {
-			v.Grow(max(1, 4-k))
-		}
-		v.SetLen(k + 1)
-		d.value(n.elem, addressIn(v.Index(k)))
-		k++
-	}
-	if k == 0 {
-		v.Set(reflect.MakeSlice(n.typ, 0, 0))
-	}
-	d.depth--
-	d.checkItems(n, at, k)
-}
-
+// array decodes an array into a slice or a Go array.
 func (d *decoder) array(n *node, a address, ch byte) {
 	if ch != '[' {
 		d.mismatch("array")
@@ -564,8 +507,15 @@ func (d *decoder) array(n *node, a address, ch byte) {
 	}
 	at := d.i
 	v := a.value(n.typ)
+	fixed := n.dec == opArray
 	k := 0
 	for more := d.open(); more && !d.full(); more = d.more() {
+		if !fixed {
+			if k == v.Cap() {
+				v.Grow(max(1, 4-k))
+			}
+			v.SetLen(k + 1)
+		}
 		if k < v.Len() {
 			d.value(n.elem, addressIn(v.Index(k)))
 		} else {
@@ -574,46 +524,32 @@ func (d *decoder) array(n *node, a address, ch byte) {
 		k++
 	}
 	d.depth--
-	if k != v.Len() && !d.full() {
+	switch {
+	case fixed && k != v.Len():
 		d.fail(at, fmt.Sprintf("expected exactly %s, got %d", plural.Of(v.Len(), "item"), k))
 		return
-	}
-	d.checkItems(n, at, k)
-}
-
-// checkItems checks an array that starts at an offset and has been passed.
-func (d *decoder) checkItems(n *node, at, k int) {
-	if d.full() {
-		return
+	case !fixed && k == 0:
+		v.Set(reflect.MakeSlice(n.typ, 0, 0))
 	}
 	if n.count != nil {
-		if msg := n.count.check(k, "item", false); msg != "" {
-			d.fail(at, msg)
-		}
+		d.check(at, n.count.check(k, "item", false))
 	}
-	if n.unique {
-		if i, j, ok := equalItems(d.b[at:d.i], nil); ok {
-			d.fail(at, itemsEqual(i, j))
-		}
+	if n.unique && !d.full() {
+		d.check(at, equalItems(d.b[at:d.i], nil))
 	}
 }
+
+// anyValue decodes the value at or after the cursor as any does.
+func (d *decoder) anyValue() any { return d.any(d.space()) }
 
 // any decodes a value of any type: nil, bool, float64 or json.Number, string,
 // []any, map[string]any.
 func (d *decoder) any(ch byte) any {
 	switch ch {
 	case '"':
-		raw, escaped := d.cursor.str()
-		if escaped {
-			return jsonwire.UnquoteString(raw)
-		}
-		return string(raw)
+		return unquotedString(d.cursor.str())
 	case '{':
-		m := map[string]any{}
-		d.members(func(name string) { m[name] = d.any(d.space()) }, func(name string) bool {
-			_, ok := m[name]
-			return ok
-		})
+		m, _ := members(d, d.anyValue)
 		return m
 	case '[':
 		list := []any{}
@@ -638,31 +574,26 @@ func (d *decoder) any(ch byte) any {
 	}
 }
 
-// members walks an object whose names are strings, refusing those that has
-// knows already. It returns their number.
-func (d *decoder) members(each func(name string), has func(name string) bool) (n int) {
+// members decodes an object whose names are strings, and returns the number of its members too.
+func members[V any](d *decoder, value func() V) (m map[string]V, n int) {
+	m = map[string]V{}
 	if !d.enter() {
-		return 0
+		return m, 0
 	}
 	for more := d.open(); more && !d.full(); more = d.more() {
 		start := d.i
 		raw, escaped := d.name()
-		var name string
-		if escaped {
-			name = jsonwire.UnquoteString(raw)
-		} else {
-			name = string(raw)
-		}
+		name := unquotedString(raw, escaped)
 		n++
-		if has(name) {
+		if _, ok := m[name]; ok {
 			d.fail(start, duplicateProperty(raw))
 			d.skip()
 			continue
 		}
-		each(name)
+		m[name] = value()
 	}
 	d.depth--
-	return n
+	return m, n
 }
 
 // maxBigDigits bounds a big.Int decoded from a text such as 1e1000000000.
@@ -676,15 +607,8 @@ func (d *decoder) numeric(n *node, a address, ch byte) {
 	}
 	at := d.i
 	tok := d.number()
-	if msg := n.setNumber(a, tok); msg != "" {
-		d.fail(at, msg)
+	if !d.check(at, n.setNumber(a, tok)) || n.num != nil && !d.check(at, n.num.check(tok, false)) {
 		return
-	}
-	if n.num != nil {
-		if msg := n.num.check(tok, false); msg != "" {
-			d.fail(at, msg)
-			return
-		}
 	}
 	if n.enum != nil && !n.enum.has(tok) {
 		d.fail(at, n.enum.message(d.b, at))
@@ -705,7 +629,7 @@ func (n *node) setNumber(a address, tok []byte) string {
 		if v < n.lo || v > n.hi {
 			return n.outOfRange(tok, false)
 		}
-		a.setInt(n.size, v)
+		a.setUint(n.size, uint64(v))
 	case opUint:
 		v, msg := n.parseUint(tok)
 		if msg != "" {
@@ -772,22 +696,13 @@ func (n *node) parseUint(tok []byte) (uint64, string) {
 // outOfRange names the range that tok is not within. Both ends are named if one
 // was missed that no constraint mentions.
 func (n *node) outOfRange(tok []byte, both bool) string {
-	var lo, hi string
-	full := node{typ: n.typ, size: n.size}
-	full.setIntRange()
-	var fullLo, fullHi bool
-	if full.signed() {
-		lo, hi = strconv.FormatInt(n.lo, 10), strconv.FormatInt(n.hi, 10)
-		fullLo, fullHi = n.lo == full.lo, n.hi == full.hi
-	} else {
-		lo, hi = strconv.FormatUint(n.ulo, 10), strconv.FormatUint(n.uhi, 10)
-		fullLo, fullHi = n.ulo == 0, n.uhi == full.uhi
-	}
+	lo, hi := n.intRange()
+	least, greatest := n.fullIntRange()
 	want := "between " + lo + " and " + hi
-	if !both && fullHi && !fullLo {
+	if !both && hi == greatest && lo != least {
 		want = "of at least " + lo
 	}
-	if !both && fullLo && !fullHi && full.signed() {
+	if !both && lo == least && hi != greatest && n.signed() {
 		want = "of at most " + hi
 	}
 	return "expected integer " + want + ", got " + clip.String(tok, maxQuoted)

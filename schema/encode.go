@@ -49,6 +49,13 @@ func (e *encoder) fail(at int, msg string) {
 	}
 }
 
+// check notes the problem msg unless it is "".
+func (e *encoder) check(at int, msg string) {
+	if msg != "" {
+		e.fail(at, msg)
+	}
+}
+
 func (e *encoder) done() bool { return e.err != nil || e.limit || len(e.found) >= maxProblems }
 
 // abort ends the encoding because of what a method returned.
@@ -163,9 +170,7 @@ func (e *encoder) str(n *node, s string) {
 	case n.enum != nil && !n.enum.hasString(s):
 		e.fail(at, n.enum.message(e.dst, at))
 	case n.str != nil:
-		if msg := n.str.checkString(s); msg != "" {
-			e.fail(at, msg)
-		}
+		e.check(at, n.str.checkString(s))
 	}
 }
 
@@ -196,9 +201,7 @@ func (e *encoder) checkInteger(n *node, at int, outOfRange bool) {
 func (e *encoder) checkNumber(n *node, at int) {
 	tok := e.dst[at:]
 	if n.num != nil {
-		if msg := n.num.check(tok, false); msg != "" {
-			e.fail(at, msg)
-		}
+		e.check(at, n.num.check(tok, false))
 	}
 	if n.enum != nil && !n.enum.has(tok) {
 		e.fail(at, n.enum.message(e.dst, at))
@@ -322,14 +325,10 @@ func (e *encoder) array(n *node, a address) {
 	e.dst = append(e.dst, ']')
 	e.depth--
 	if n.count != nil {
-		if msg := n.count.check(count, "item", false); msg != "" {
-			e.fail(at, msg)
-		}
+		e.check(at, n.count.check(count, "item", false))
 	}
 	if n.unique {
-		if i, j, ok := equalItems(e.dst[at:], nil); ok {
-			e.fail(at, itemsEqual(i, j))
-		}
+		e.check(at, equalItems(e.dst[at:], nil))
 	}
 }
 
@@ -373,9 +372,7 @@ func (e *encoder) mapping(n *node, a address) {
 	e.dst = append(e.dst, '}')
 	e.depth--
 	if n.count != nil {
-		if msg := n.count.check(len(entries), "property", false); msg != "" {
-			e.fail(at, msg)
-		}
+		e.check(at, n.count.check(len(entries), "property", false))
 	}
 }
 

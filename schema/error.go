@@ -9,7 +9,6 @@ import (
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
-	"mcpwire/internal/text/plural"
 )
 
 // maxProblems is how many problems one check reports before it stops.
@@ -186,42 +185,24 @@ func missingProperty(name string) string {
 
 func tooDeep(limit int) string { return fmt.Sprintf("nested more than %d levels deep", limit) }
 
-// atLeast and atMost count things in messages.
-func atLeast(n int, what string, got int) string {
-	return fmt.Sprintf("expected at least %s, got %d", plural.Of(n, what), got)
-}
-
-func atMost(n int, what string, got int) string {
-	return fmt.Sprintf("expected at most %s, got %d", plural.Of(n, what), got)
-}
-
-func listNames(names []string) string {
-	var b strings.Builder
-	for i, name := range names {
-		if i == maxListed {
-			fmt.Fprintf(&b, ", ... (%d in all)", len(names))
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(quote(name))
-	}
-	return b.String()
-}
+func listNames(names []string) string { return list(names, quote) }
 
 // listTexts is listNames for texts that are JSON already.
 func listTexts(texts []string) string {
+	return list(texts, func(t string) string { return clip.String(t, maxQuoted) })
+}
+
+func list(all []string, show func(string) string) string {
 	var b strings.Builder
-	for i, t := range texts {
+	for i, s := range all {
 		if i == maxListed {
-			fmt.Fprintf(&b, ", ... (%d in all)", len(texts))
+			fmt.Fprintf(&b, ", ... (%d in all)", len(all))
 			break
 		}
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		b.WriteString(clip.String(t, maxQuoted))
+		b.WriteString(show(s))
 	}
 	return b.String()
 }

@@ -52,24 +52,13 @@ func (a address) load() (address, bool) {
 // store sets the pointer variable at a.
 func (a address) store(target address) { *(*unsafe.Pointer)(a.p) = target.p }
 
-// setInt stores n in the signed integer of size bytes at a.
-func (a address) setInt(size uint8, n int64) { a.setUint(size, uint64(n)) }
-
 // getInt loads the signed integer of size bytes at a.
 func (a address) getInt(size uint8) int64 {
-	switch size {
-	case 1:
-		return int64(*(*int8)(a.p))
-	case 2:
-		return int64(*(*int16)(a.p))
-	case 4:
-		return int64(*(*int32)(a.p))
-	default:
-		return *(*int64)(a.p)
-	}
+	shift := 64 - 8*size
+	return int64(a.getUint(size)<<shift) >> shift
 }
 
-// setUint stores n in the unsigned integer of size bytes at a.
+// setUint stores n in the integer of size bytes at a.
 func (a address) setUint(size uint8, n uint64) {
 	switch size {
 	case 1:

@@ -3,6 +3,7 @@ package schema
 import (
 	"math"
 	"reflect"
+	"strconv"
 )
 
 // op is how values of a node are read or written.
@@ -172,6 +173,21 @@ func (n *node) setIntRange() {
 		return
 	}
 	n.uhi = 1<<(bits-1)<<1 - 1
+}
+
+// intRange returns the bounds of an integer in decimal.
+func (n *node) intRange() (lo, hi string) {
+	if n.signed() {
+		return strconv.FormatInt(n.lo, 10), strconv.FormatInt(n.hi, 10)
+	}
+	return strconv.FormatUint(n.ulo, 10), strconv.FormatUint(n.uhi, 10)
+}
+
+// fullIntRange returns the bounds of the integer type in decimal.
+func (n *node) fullIntRange() (lo, hi string) {
+	full := node{typ: n.typ, size: n.size}
+	full.setIntRange()
+	return full.intRange()
 }
 
 func (n *node) signed() bool {

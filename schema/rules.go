@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"mcpwire/internal/json/decimal"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/plural"
 )
 
 // The rules here are the constraints on one value that hand-written schemas and
@@ -146,9 +148,9 @@ func (b bound) check(d decimal.Decimal) string {
 	return ""
 }
 
-// stringRule constrains a string. max is -1 if there is none.
+// stringRule constrains a string.
 type stringRule struct {
-	min, max int // characters, that is code points
+	sizeRule // of characters, that is code points
 	pattern  *regexp.Regexp
 	source   string // of pattern, as written
 }
@@ -161,18 +163,14 @@ func (r *stringRule) checkRaw(raw []byte, escaped, brief bool) string {
 		if n/12 < r.min || r.max >= 0 && n > r.max {
 			n = rawLen(raw, escaped)
 		}
-		if msg := r.checkLen(n, brief); msg != "" {
+		if msg := r.check(n, "character", brief); msg != "" {
 			return msg
 		}
 	}
 	if r.pattern == nil {
 		return ""
 	}
-	text := raw
-	if escaped {
-		text = jsonwire.AppendUnquote(nil, raw)
-	}
-	if !r.pattern.Match(text) {
+	if !r.pattern.Match(unquoted(raw, escaped)) {
 		if brief {
 			return failed
 		}
@@ -184,7 +182,7 @@ func (r *stringRule) checkRaw(raw []byte, escaped, brief bool) string {
 // checkString is checkRaw for a Go string.
 func (r *stringRule) checkString(s string) string {
 	if r.min > 0 || r.max >= 0 {
-		if msg := r.checkLen(utf8.RuneCountInString(s), false); msg != "" {
+		if msg := r.check(utf8.RuneCountInString(s), "character", false); msg != "" {
 			return msg
 		}
 	}
@@ -192,18 +190,6 @@ func (r *stringRule) checkString(s string) string {
 		return r.mismatch(quote(s))
 	}
 	return ""
-}
-
-func (r *stringRule) checkLen(n int, brief bool) string {
-	switch {
-	case n >= r.min && (r.max < 0 || n <= r.max):
-		return ""
-	case brief:
-		return failed
-	case n < r.min:
-		return atLeast(r.min, "character", n)
-	}
-	return atMost(r.max, "character", n)
 }
 
 func (r *stringRule) mismatch(quoted string) string {
@@ -237,7 +223,7 @@ func rawLen(raw []byte, escaped bool) int {
 	return n
 }
 
-// sizeRule bounds the number of items or properties. max is -1 if there is none.
+// sizeRule bounds the number of characters, items or properties. max is -1 if there is none.
 type sizeRule struct{ min, max int }
 
 func (r *sizeRule) check(n int, what string, brief bool) string {
@@ -247,9 +233,9 @@ func (r *sizeRule) check(n int, what string, brief bool) string {
 	case brief:
 		return failed
 	case n < r.min:
-		return atLeast(r.min, what, n)
+		return fmt.Sprintf("expected at least %s, got %d", plural.Of(r.min, what), n)
 	}
-	return atMost(r.max, what, n)
+	return fmt.Sprintf("expected at most %s, got %d", plural.Of(r.max, what), n)
 }
 
 // enumRule lists the values allowed. Values are compared as JSON Schema does:
@@ -294,9 +280,7 @@ func newEnum(texts []string) *enumRule {
 
 // lookup returns the enum's own copy of the string with the content raw.
 func (r *enumRule) lookup(raw []byte, escaped bool) (string, bool) {
-	if escaped {
-		raw = jsonwire.AppendUnquote(nil, raw)
-	}
+	raw = unquoted(raw, escaped)
 	if r.byString != nil {
 		s, ok := r.byString[string(raw)]
 		return s, ok

@@ -21,10 +21,7 @@ type nameRange struct {
 }
 
 func (s nameRange) name(text []byte) []byte {
-	if raw := text[s.start:s.end]; !s.escaped {
-		return raw
-	}
-	return jsonwire.AppendUnquote(nil, text[s.start:s.end])
+	return unquoted(text[s.start:s.end], s.escaped)
 }
 
 // nameSet collects the member names of one object. As long as they are few they
@@ -108,10 +105,10 @@ func (c *cursor) duplicates(limit int) (found []finding) {
 	}
 }
 
-// equalItems finds two equal elements of the array text and returns their indexes. It costs about
+// equalItems returns a message if two elements of the array text are equal, else "". It costs about
 // as much as reading the text a few times, whatever the number of elements. If spend is not nil, it
 // is called with the number of bytes read, and ends the search by returning false.
-func equalItems(text []byte, spend func(bytes int) bool) (i, j int, ok bool) {
+func equalItems(text []byte, spend func(bytes int) bool) string {
 	seen := map[string]int{}
 	var buf []byte
 	c := cursor{b: text}
@@ -121,19 +118,15 @@ func equalItems(text []byte, spend func(bytes int) bool) (i, j int, ok bool) {
 		start := c.i
 		buf = c.appendCanonical(buf[:0], canonicalDepth)
 		if spend != nil && !spend(c.i-start) {
-			return 0, 0, false
+			return ""
 		}
 		if first, dup := seen[string(buf)]; dup {
-			return first, k, true
+			return fmt.Sprintf("expected unique items, but items %d and %d are equal", first, k)
 		}
 		seen[string(buf)] = k
 		k++
 	}
-	return 0, 0, false
-}
-
-func itemsEqual(i, j int) string {
-	return fmt.Sprintf("expected unique items, but items %d and %d are equal", i, j)
+	return ""
 }
 
 // appendCanonical appends a text that is the same for two JSON values exactly if JSON Schema calls

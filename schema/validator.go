@@ -193,6 +193,26 @@ func (v *validation) fail(at int, msg string) bool {
 	return false
 }
 
+// check notes the problem msg unless it is "", and reports whether it is.
+func (v *validation) check(at int, msg string) bool { return msg == "" || v.fail(at, msg) }
+
+// failure returns the first problem of a value with a schema that it does not match, or nil.
+// It reports false if a limit ended the check.
+func (v *validation) failure(s *subschema, at int) (f *finding, ok bool) {
+	outer := v.found
+	v.found = nil
+	v.evalNested(s, at)
+	if v.limit {
+		v.found = append(outer, v.found[len(v.found)-1])
+		return nil, false
+	}
+	if len(v.found) > 0 {
+		f = &v.found[0]
+	}
+	v.found, v.stopped = outer, false
+	return f, true
+}
+
 // spend counts steps. It reports false when there are none left.
 func (v *validation) spend(n int) bool {
 	if v.steps += n; v.steps > v.maxSteps {
@@ -278,13 +298,7 @@ func (v *validation) wrongType(s *subschema, at int) bool {
 func (v *validation) number(n *numberRule, at int) bool {
 	c := cursor{b: v.b, i: at}
 	tok := c.number()
-	if !v.spend(len(tok) / 64) {
-		return false
-	}
-	if msg := n.check(tok, v.discarding > 0); msg != "" {
-		return v.fail(at, msg)
-	}
-	return true
+	return v.spend(len(tok)/64) && v.check(at, n.check(tok, v.discarding > 0))
 }
 
 func (v *validation) string(s *subschema, at int) bool {
@@ -294,13 +308,7 @@ func (v *validation) string(s *subschema, at int) bool {
 	if s.str.pattern != nil {
 		cost = (len(raw) + 1) * s.strCost
 	}
-	if !v.spend(cost) {
-		return false
-	}
-	if msg := s.str.checkRaw(raw, escaped, v.discarding > 0); msg != "" {
-		return v.fail(at, msg)
-	}
-	return true
+	return v.spend(cost) && v.check(at, s.str.checkRaw(raw, escaped, v.discarding > 0))
 }
 
 // constants checks enum and const.
@@ -401,22 +409,17 @@ func (v *validation) noneMatches(list []*subschema, at int) bool {
 		return false
 	}
 	const shown = 4
-	outer := v.found
 	msg := "matches none of the alternatives"
 	for i, s := range list {
 		if i == shown {
 			msg += fmt.Sprintf("; and %d more", len(list)-shown)
 			break
 		}
-		v.found = nil
-		v.evalNested(s, at)
-		if v.limit {
-			v.found = append(outer, v.found[len(v.found)-1])
+		f, ok := v.failure(s, at)
+		if !ok {
 			return false
 		}
-		v.stopped = false
-		if len(v.found) > 0 {
-			f := v.found[0]
+		if f != nil {
 			msg += fmt.Sprintf("; %d: ", i+1)
 			if path := appendPath(nil, pointerAt(v.b[at:], f.at-at)); len(path) > 0 {
 				msg += string(path) + ": "
@@ -424,7 +427,6 @@ func (v *validation) noneMatches(list []*subschema, at int) bool {
 			msg += f.msg
 		}
 	}
-	v.found = outer
 	return v.fail(at, msg)
 }
 
@@ -444,11 +446,7 @@ func (v *validation) object(o *objectRule, at int) (end int, ok bool) {
 		raw, escaped := c.name()
 		known := -1
 		if len(o.members) > 0 || len(o.patterns) > 0 {
-			name := raw
-			if escaped {
-				name = jsonwire.AppendUnquote(nil, raw)
-			}
-			if known = o.member(name); known >= 0 {
+			if known = o.member(unquoted(raw, escaped)); known >= 0 {
 				seen[known/64] |= 1 << (known % 64)
 			}
 		}
@@ -466,9 +464,7 @@ func (v *validation) object(o *objectRule, at int) (end int, ok bool) {
 		c.i = max(valueEnd, c.i)
 	}
 	if o.count != nil {
-		if msg := o.count.check(count, "property", v.discarding > 0); msg != "" {
-			ok = v.fail(at, msg)
-		}
+		ok = v.check(at, o.count.check(count, "property", v.discarding > 0)) && ok
 	}
 	return c.i, v.presence(o, seen, at) && ok
 }
@@ -482,19 +478,14 @@ func (v *validation) propertyName(s *subschema, nameAt int, raw []byte) bool {
 	if v.discarding > 0 || v.stopped {
 		return false
 	}
-	outer := v.found
-	v.found = nil
-	v.evalNested(s, nameAt)
-	if v.limit {
-		v.found = append(outer, v.found[len(v.found)-1])
+	f, ok := v.failure(s, nameAt)
+	if !ok {
 		return false
 	}
-	v.stopped = false
 	msg := "property name " + quoteRaw(raw)
-	if len(v.found) > 0 {
-		msg += ": " + v.found[0].msg
+	if f != nil {
+		msg += ": " + f.msg
 	}
-	v.found = outer
 	return v.fail(nameAt, msg)
 }
 
@@ -508,10 +499,7 @@ func (v *validation) memberValue(o *objectRule, known, nameAt, at int) (end int,
 	}
 	if len(o.patterns) > 0 {
 		c := cursor{b: v.b, i: nameAt}
-		name, escaped := c.str()
-		if escaped {
-			name = jsonwire.AppendUnquote(nil, name)
-		}
+		name := unquoted(c.str())
 		for _, p := range o.patterns {
 			if !v.spend((len(name) + 1) * p.cost) {
 				return end, false
@@ -606,9 +594,7 @@ func (v *validation) array(a *arrayRule, at int) (end int, ok bool) {
 		c.i = max(itemEnd, c.i)
 	}
 	if a.count != nil {
-		if msg := a.count.check(count, "item", v.discarding > 0); msg != "" {
-			ok = v.fail(at, msg)
-		}
+		ok = v.check(at, a.count.check(count, "item", v.discarding > 0)) && ok
 	}
 	if a.contains != nil {
 		if msg := a.matches.check(matching, "item", v.discarding > 0); msg != "" {
@@ -629,12 +615,6 @@ func (v *validation) tooManyItems(a *arrayRule, at int) bool {
 }
 
 func (v *validation) unique(at, end int) bool {
-	i, j, equal := equalItems(v.b[at:end], func(bytes int) bool { return v.spend(1 + bytes/8) })
-	if v.stopped {
-		return false
-	}
-	if equal {
-		return v.discarding == 0 && v.fail(at, itemsEqual(i, j))
-	}
-	return true
+	msg := equalItems(v.b[at:end], func(bytes int) bool { return v.spend(1 + bytes/8) })
+	return !v.stopped && v.check(at, msg)
 }
