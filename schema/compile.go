@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"regexp"
 	"regexp/syntax"
 	"strconv"
@@ -157,8 +158,8 @@ func (c *compiler) resolve(p pendingRef) (*subschema, error) {
 	if doc != "" && doc != c.base {
 		return nil, &unsupportedError{p.from.loc, "$ref", fmt.Sprintf("%s is outside this document, and nothing is fetched", quote(p.ref))}
 	}
-	fragment, ok := percentDecode(fragment)
-	if !ok {
+	fragment, err := url.PathUnescape(fragment)
+	if err != nil {
 		return nil, invalid(p.from.loc, "$ref", "%s has a malformed fragment", quote(p.ref))
 	}
 	if fragment != "" && fragment[0] != '/' {
@@ -170,62 +171,11 @@ func (c *compiler) resolve(p pendingRef) (*subschema, error) {
 	if s, ok := c.subs[fragment]; ok {
 		return s, nil
 	}
-	raw := pointerValue(c.text, fragment)
+	raw := jsonpointer.Find(c.text, fragment)
 	if raw == nil {
 		return nil, invalid(p.from.loc, "$ref", "nothing found at %s", quote(p.ref))
 	}
 	return c.schema(raw, fragment)
-}
-
-// pointerValue returns the value at a JSON pointer, or nil.
-func pointerValue(raw []byte, pointer string) []byte {
-	if pointer == "" {
-		return raw
-	}
-tokens:
-	for tok := range strings.SplitSeq(pointer[1:], "/") {
-		tok = jsonpointer.Unescape(tok)
-		switch raw[0] {
-		case '{':
-			for m := jsonwire.ObjectMembers(raw); m.Next(); {
-				if m.KeyIs(tok) {
-					raw = m.Value()
-					continue tokens
-				}
-			}
-		case '[':
-			n := 0
-			for e := jsonwire.ArrayElements(raw); e.Next(); n++ {
-				if strconv.Itoa(n) == tok {
-					raw = e.Value()
-					continue tokens
-				}
-			}
-		}
-		return nil
-	}
-	return raw
-}
-
-// percentDecode decodes the %XX of a URI fragment.
-func percentDecode(s string) (string, bool) {
-	if !strings.Contains(s, "%") {
-		return s, true
-	}
-	var b []byte
-	for i := 0; i < len(s); i++ {
-		if s[i] != '%' {
-			b = append(b, s[i])
-			continue
-		}
-		n, err := strconv.ParseUint(s[i+1:min(i+3, len(s))], 16, 8)
-		if err != nil || len(s) < i+3 {
-			return "", false
-		}
-		b = append(b, byte(n))
-		i += 2
-	}
-	return string(b), true
 }
 
 // findCycle finds a schema that leads back to itself through keywords that apply
@@ -392,19 +342,18 @@ func (k *keywords) any(name string, raw []byte) error {
 	if name == "type" {
 		return k.types(raw)
 	}
-	texts := []string{string(raw)}
-	if name == "enum" {
-		if raw[0] != '[' {
-			return k.invalid(name, "an array", raw)
-		}
-		texts = nil
-		for e := jsonwire.ArrayElements(raw); e.Next(); {
-			texts = append(texts, string(e.Value()))
-		}
-		k.s.enum = newEnum(texts)
+	if name == "const" {
+		k.s.constant = newEnum([]string{string(raw)})
 		return nil
 	}
-	k.s.constant = newEnum(texts)
+	if raw[0] != '[' {
+		return k.invalid(name, "an array", raw)
+	}
+	var texts []string
+	for e := jsonwire.ArrayElements(raw); e.Next(); {
+		texts = append(texts, string(e.Value()))
+	}
+	k.s.enum = newEnum(texts)
 	return nil
 }
 
@@ -496,16 +445,16 @@ func (k *keywords) bound(name, lower string, raw []byte, minimum, maximum *int) 
 // pattern compiles a regular expression and estimates what it costs to match.
 func (k *keywords) pattern(name, source string) (re *regexp.Regexp, cost int, err error) {
 	expr := goPattern(source)
-	if re, err = regexp.Compile(expr); err != nil {
-		return nil, 0, k.unsupported(name, fmt.Sprintf("%s is not a regular expression that Go can match: %s", quote(source), clip.String(err.Error(), maxErrorText)))
-	}
+	var prog *syntax.Prog
 	tree, err := syntax.Parse(expr, syntax.Perl)
-	if err != nil {
-		return nil, 0, k.unsupported(name, clip.String(err.Error(), maxErrorText))
+	if err == nil {
+		prog, err = syntax.Compile(tree.Simplify())
 	}
-	prog, err := syntax.Compile(tree.Simplify())
+	if err == nil {
+		re, err = regexp.Compile(expr)
+	}
 	if err != nil {
-		return nil, 0, k.unsupported(name, clip.String(err.Error(), maxErrorText))
+		return nil, 0, k.unsupported(name, fmt.Sprintf("%s is not a regular expression that Go can match: %s", quote(source), clip.String(err.Error(), maxErrorText)))
 	}
 	if len(prog.Inst) > maxPatternSize {
 		return nil, 0, invalid(k.loc, name, "%s is too large to match in bounded time", quote(source))

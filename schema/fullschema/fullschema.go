@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"mcpwire/internal/json/jsonpointer"
@@ -110,25 +109,10 @@ func expand(root, v []byte, depth int, budget *int) error {
 // other kinds of references.
 func referred(root []byte, ref string) []byte {
 	path, ok := strings.CutPrefix(ref, "#")
-	if !ok || strings.Contains(path, "%") {
+	if !ok || path != "" && path[0] != '/' || strings.Contains(path, "%") {
 		return nil
 	}
-	v := root
-	for _, token := range strings.Split(path, "/")[1:] {
-		if len(v) == 0 || v[0] != '[' {
-			v = jsonwire.Lookup(v, jsonpointer.Unescape(token))
-			continue
-		}
-		n, err := strconv.Atoi(token)
-		list := jsonwire.ArrayElements(v)
-		for v = nil; err == nil && n >= 0 && list.Next(); n-- {
-			v = list.Value()
-		}
-		if n >= 0 {
-			v = nil
-		}
-	}
-	return v
+	return jsonpointer.Find(root, path)
 }
 
 // decode decodes a JSON text. Numbers are of type json.Number.

@@ -30,3 +30,15 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+func TestFind(t *testing.T) {
+	const text = `{"a":[1,{"b/c":2}],"":{"":3},"0":4}`
+	for _, tt := range []struct{ pointer, want string }{
+		{"", text}, {"/a/0", "1"}, {"/a/1/b~1c", "2"}, {"//", "3"}, {"/0", "4"},
+		{"/b", ""}, {"/a/2", ""}, {"/a/-1", ""}, {"/a/+1", ""}, {"/a/01", ""}, {"/a/", ""}, {"/a/0/x", ""}, {"/a/b", ""},
+	} {
+		if got := string(Find([]byte(text), tt.pointer)); got != tt.want {
+			t.Errorf("Find(%q) = %s, want %s", tt.pointer, got, tt.want)
+		}
+	}
+}
