@@ -137,7 +137,7 @@ func rulesHTTPResponse() []rule {
 				want = 400
 			}
 			if want != 0 && v.exchange.status != want {
-				v.report("/error/code", "the error with code %d has status %d; want %d", v.msg.code(), want, v.exchange.status)
+				v.report("/error/code", "the error with code %d has status %d; want %d", v.msg.code(), v.exchange.status, want)
 			}
 		},
 	}, {

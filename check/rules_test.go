@@ -59,3 +59,16 @@ func TestExamples(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusMessage shows that the message names the status that was sent, and then the right one.
+func TestStatusMessage(t *testing.T) {
+	rule, _ := Lookup("http/status")
+	var got []string
+	for _, f := range find(t, rule.Bad, nil) {
+		got = append(got, f.Message)
+	}
+	want := []string{"the error with code -32601 has status 200; want 404"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
