@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"container/list"
 	"iter"
 	"maps"
 	"slices"
@@ -47,11 +48,10 @@ type call struct {
 	state  states
 
 	session *session
-	pending bool
 	// sameID is the next older pending call with the same id.
 	sameID *call
-	// older and newer are the neighbors in the list of the Checker.
-	older, newer *call
+	// element is the place in Checker.calls, or nil if the call is not pending.
+	element *list.Element
 }
 
 const maxCallParams = 64 << 10 // bytes
@@ -90,19 +90,12 @@ type openKey struct {
 	id  string
 }
 
-// A callList is the pending calls of all sessions, in the order of their requests.
-type callList struct {
-	oldest, newest *call
-	count          int
-}
-
 // maxSameID limits the pending calls with the same id, which the protocol forbids.
 const maxSameID = 64
 
 // addCall adds a pending call.
 func (ck *Checker) addCall(c *call) {
-	list := &ck.calls
-	if list.count >= ck.limits.MaxPending {
+	if ck.calls.Len() >= ck.limits.MaxPending {
 		ck.evictCalls()
 	}
 	key := openKey{c.dir, idKey(c.id)}
@@ -111,15 +104,8 @@ func (ck *Checker) addCall(c *call) {
 		same++
 	}
 	c.session.calls[key] = c
-	c.pending = true
+	c.element = ck.calls.PushBack(c)
 	ck.paramBytes += len(c.params)
-	list.count++
-	if c.older = list.newest; c.older != nil {
-		c.older.newer = c
-	} else {
-		list.oldest = c
-	}
-	list.newest = c
 	if same > maxSameID {
 		ck.removeCall(last)
 	}
@@ -127,23 +113,11 @@ func (ck *Checker) addCall(c *call) {
 
 // removeCall removes a pending call.
 func (ck *Checker) removeCall(c *call) {
-	if !c.pending {
+	if c.element == nil {
 		return
 	}
-	c.pending = false
+	ck.calls.Remove(c.element)
 	ck.paramBytes -= len(c.params)
-	list := &ck.calls
-	list.count--
-	if c.older != nil {
-		c.older.newer = c.newer
-	} else {
-		list.oldest = c.newer
-	}
-	if c.newer != nil {
-		c.newer.older = c.older
-	} else {
-		list.newest = c.older
-	}
 	key := openKey{c.dir, idKey(c.id)}
 	if newest := c.session.calls[key]; newest != c {
 		for newest.sameID != c {
@@ -155,15 +129,15 @@ func (ck *Checker) removeCall(c *call) {
 	} else {
 		delete(c.session.calls, key)
 	}
-	c.older, c.newer, c.sameID = nil, nil, nil
+	c.element, c.sameID = nil, nil
 }
 
 // evictCalls evicts the older half of the calls, which are unlikely to get a response. Neither
 // these calls nor late responses to them cause findings.
 func (ck *Checker) evictCalls() {
 	ck.callsEvicted = true
-	for range (ck.calls.count + 1) / 2 {
-		ck.removeCall(ck.calls.oldest)
+	for range (ck.calls.Len() + 1) / 2 {
+		ck.removeCall(ck.calls.Front().Value.(*call))
 	}
 }
 

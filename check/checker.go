@@ -1,7 +1,9 @@
 package check
 
 import (
+	"bytes"
 	"cmp"
+	"container/list"
 	"errors"
 	"hash/maphash"
 	"iter"
@@ -65,8 +67,9 @@ type Checker struct {
 	view    view
 	// params, result and meta have the places of the members of the current message.
 	params, result, meta index
-	calls                callList
-	paramBytes           int
+	// calls holds the pending calls of all sessions, in the order of their requests.
+	calls      list.List
+	paramBytes int
 	// callsEvicted is set once pending calls were evicted.
 	callsEvicted    bool
 	sessions        map[sessionKey]*session
@@ -454,17 +457,7 @@ func (ck *Checker) handleBatch(v *view, data []byte) {
 
 const maxBatch = 1000
 
-func trim(b []byte) []byte {
-	for len(b) > 0 && isSpace(b[0]) {
-		b = b[1:]
-	}
-	for len(b) > 0 && isSpace(b[len(b)-1]) {
-		b = b[:len(b)-1]
-	}
-	return b
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+func trim(b []byte) []byte { return bytes.Trim(b, " \t\r\n") }
 
 // handleMessage runs the rules on a message and then records its effects.
 func (ck *Checker) handleMessage(v *view, m *message) {
@@ -472,7 +465,7 @@ func (ck *Checker) handleMessage(v *view, m *message) {
 	ck.params.reset()
 	ck.result.reset()
 	ck.meta.reset()
-	v.invalidKnown = v.invalidKnown && m.index > 0
+	v.invalidKnown = false
 	v.session = ck.resolve(v.e, v.exchange, m)
 	v.session.lastN = v.e.N
 	v.session.messages++

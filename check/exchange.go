@@ -81,10 +81,7 @@ func (x *exchange) requestHeader(name string) string {
 	if x == nil {
 		return ""
 	}
-	if f := x.requestFields(name); len(f) > 0 {
-		return f[0].value
-	}
-	return ""
+	return firstValue(x.requestFields(name))
 }
 
 // responseHeader returns the value of a response header field, or "".
@@ -92,10 +89,14 @@ func (x *exchange) responseHeader(name string) string {
 	if x == nil {
 		return ""
 	}
-	if f := x.responseFields(name); len(f) > 0 {
-		return f[0].value
+	return firstValue(x.responseFields(name))
+}
+
+func firstValue(fields []field) string {
+	if len(fields) == 0 {
+		return ""
 	}
-	return ""
+	return fields[0].value
 }
 
 // isEventStream reports whether the response is an event stream.

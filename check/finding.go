@@ -170,8 +170,7 @@ func (v *view) reportHead(f field, format string, args ...any) *Finding {
 	if f.redacted {
 		return &Finding{}
 	}
-	found := v.add("", fmt.Sprintf(format, args...))
-	return found
+	return v.add("", fmt.Sprintf(format, args...))
 }
 
 func (v *view) add(place, message string) *Finding {

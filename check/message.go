@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"mcpwire/capture"
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
@@ -150,7 +151,6 @@ type invalidLine struct {
 // invalidLines classifies lines that are not valid JSON, once it is known whether they were the
 // fragments of one message.
 type invalidLines struct {
-	dir capture.Dir
 	// stray lines belong to no message.
 	stray []invalidLine
 	// fragments are the lines of one message with line breaks in it.
@@ -176,11 +176,11 @@ const (
 func classifyInvalid(v *view) invalidLines {
 	e := v.e
 	if v.session.transport != transportStdio || e.Part > 0 || len(trim(e.Data)) == 0 || notUTF8(e.Data) >= 0 && looksJSON(e.Data) {
-		return invalidLines{dir: e.Dir}
+		return invalidLines{}
 	}
 	p := partialOf(v.session, e.Dir)
 	if cutOff(e) {
-		return invalidLines{dir: e.Dir, stray: p.flush()}
+		return invalidLines{stray: p.flush()}
 	}
 	line := invalidLine{e.N, append([]byte(nil), e.Data[:min(len(e.Data), 2*maxShown)]...)}
 	if len(p.lines) > 0 {
@@ -188,17 +188,17 @@ func classifyInvalid(v *view) invalidLines {
 		p.lines = append(p.lines, line)
 		switch more, whole := incomplete(p.buf); {
 		case whole:
-			return invalidLines{dir: e.Dir, fragments: p.flush()}
+			return invalidLines{fragments: p.flush()}
 		case more && len(p.buf) <= maxPartial && len(p.lines) < maxPartialLines:
-			return invalidLines{dir: e.Dir}
+			return invalidLines{}
 		}
-		return invalidLines{dir: e.Dir, stray: p.flush()}
+		return invalidLines{stray: p.flush()}
 	}
 	if more, _ := incomplete(e.Data); more && looksJSON(e.Data) && len(e.Data) <= maxPartial && len(e.Redacted) == 0 {
 		p.buf, p.lines = append(p.buf[:0], e.Data...), append(p.lines[:0], line)
-		return invalidLines{dir: e.Dir}
+		return invalidLines{}
 	}
-	return invalidLines{dir: e.Dir, stray: []invalidLine{line}}
+	return invalidLines{stray: []invalidLine{line}}
 }
 
 // cutOff reports whether the stream ended in the middle of the event's message.
@@ -207,22 +207,15 @@ func cutOff(e *capture.Event) bool {
 	return e.Framing == capture.FramingNone && more && looksJSON(e.Data)
 }
 
-// flushInvalid gives up waiting for the rest of a message.
-func flushInvalid(s *session, dir capture.Dir) invalidLines {
-	return invalidLines{dir: dir, stray: partialOf(s, dir).flush()}
-}
-
 func partialOf(s *session, dir capture.Dir) *partial {
 	all := stateOf[partials](&s.state)
-	if all.of == nil {
-		all.of = map[capture.Dir]*partial{}
-	}
 	if all.of[dir] == nil {
-		all.of[dir] = new(partial)
+		sparse.Set(&all.of, dir, new(partial))
 	}
 	return all.of[dir]
 }
 
+// flush gives up waiting for the rest of a message.
 func (p *partial) flush() []invalidLine {
 	lines := p.lines
 	*p = partial{}
@@ -258,6 +251,14 @@ func elements(v []byte) func(yield func(int, []byte) bool) {
 			}
 		}
 	}
+}
+
+// count returns the number of elements of an array, and 0 for other types.
+func count(v []byte) (n int) {
+	for range elements(v) {
+		n++
+	}
+	return n
 }
 
 // members yields the members of an object, and nothing for other types.

@@ -48,14 +48,12 @@ func Rules() []*Rule {
 
 // Lookup returns the rule with an id. It belongs to the caller.
 func Lookup(id string) (*Rule, bool) {
-	for _, table := range ruleTables() {
-		for i := range table {
-			if table[i].ID == id {
-				return table[i].describe(), true
-			}
-		}
+	all := Rules()
+	i, ok := slices.BinarySearchFunc(all, id, func(r *Rule, id string) int { return cmp.Compare(r.ID, id) })
+	if !ok {
+		return nil, false
 	}
-	return nil, false
+	return all[i], true
 }
 
 // describe returns the rule's description, with the complete URL and dates.

@@ -26,10 +26,7 @@ var observersCache = []observer{{
 			return
 		}
 		p := stateOf[cacheScopes](&v.session.state)
-		if p.scopes == nil || len(p.scopes) >= maxPaging {
-			p.scopes = map[string]cacheScope{}
-		}
-		p.scopes[v.call.method+" "+jsonwire.Text(next)] = cacheScope{jsonwire.Text(v.result("cacheScope")), v.e.N}
+		setBounded(&p.scopes, maxPaging, v.call.method+" "+jsonwire.Text(next), cacheScope{jsonwire.Text(v.result("cacheScope")), v.e.N})
 	},
 }}
 

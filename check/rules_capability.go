@@ -1,6 +1,8 @@
 package check
 
 import (
+	"strings"
+
 	"mcpwire/capture"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
@@ -207,10 +209,4 @@ func declared(caps []byte, path []string) bool {
 	return v != nil && string(v) != "false" && !isNull(v)
 }
 
-func dotted(path []string) string {
-	s := path[0]
-	for _, p := range path[1:] {
-		s += "." + p
-	}
-	return s
-}
+func dotted(path []string) string { return strings.Join(path, ".") }

@@ -63,13 +63,9 @@ func rulesContent() []rule {
 		Bad:   Example{rev20260728, discovered + exModernRead("")},
 		kinds: kindResult, methods: []string{mcp.MethodResourcesRead}, dir: capture.ToClient,
 		check: func(v *view) {
-			if !v.complete() || !isArray(v.result("contents")) {
-				return
+			if v.complete() && isArray(v.result("contents")) && count(v.result("contents")) == 0 {
+				v.report("/result/contents", "the contents of %s are empty", show(jsonwire.Text(v.call.param("uri")))).with(v.call.n)
 			}
-			for range elements(v.result("contents")) {
-				return
-			}
-			v.report("/result/contents", "the contents of %s are empty", show(jsonwire.Text(v.call.param("uri")))).with(v.call.n)
 		},
 	}, {
 		ID: "resources/not-subscribed", Severity: Warning, Revisions: legacyRevisions,
@@ -116,10 +112,7 @@ func rulesContent() []rule {
 		Bad:   Example{rev20251125, exCompletion(`{"values":["a","b"],"total":1}`)},
 		kinds: kindResult, methods: []string{mcp.MethodComplete}, dir: capture.ToClient,
 		check: func(v *view) {
-			n := int64(0)
-			for range elements(v.result("completion", "values")) {
-				n++
-			}
+			n := int64(count(v.result("completion", "values")))
 			total, ok := jsonwire.ParseInt(v.result("completion", "total"))
 			switch {
 			case !ok:
@@ -139,11 +132,7 @@ func rulesContent() []rule {
 		Bad:   Example{rev20251125, exCompletion(`{"values":["a"` + strings.Repeat(`,"a"`, 100) + `]}`)},
 		kinds: kindResult, methods: []string{mcp.MethodComplete}, dir: capture.ToClient,
 		check: func(v *view) {
-			n := 0
-			for range elements(v.result("completion", "values")) {
-				n++
-			}
-			if n > 100 {
+			if n := count(v.result("completion", "values")); n > 100 {
 				v.report("/result/completion/values", "there are %d values; the limit is 100", n)
 			}
 		},

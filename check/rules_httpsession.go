@@ -69,11 +69,7 @@ func observeStream(v *view) {
 	p := stateOf[streamPosition](&v.exchange.state)
 	if v.e.Kind == capture.KindEnd {
 		if p.id != "" && p.retry > 0 {
-			s := stateOf[streamState](&v.session.state)
-			if s.interruptions == nil || len(s.interruptions) >= maxInterruptions {
-				s.interruptions = map[string]interruption{}
-			}
-			s.interruptions[p.id] = interruption{v.e.T, p.retry, p.n}
+			setBounded(&stateOf[streamState](&v.session.state).interruptions, maxInterruptions, p.id, interruption{v.e.T, p.retry, p.n})
 		}
 		return
 	}
@@ -84,11 +80,8 @@ func observeStream(v *view) {
 		if e.HasID && len(e.ID) <= maxPairedID {
 			p.id = e.ID
 			s := stateOf[streamState](&v.session.state)
-			if s.ids == nil || len(s.ids) >= maxEventIDs {
-				s.ids = map[string]uint64{}
-			}
 			if _, ok := s.ids[e.ID]; !ok {
-				s.ids[e.ID] = v.e.N
+				setBounded(&s.ids, maxEventIDs, e.ID, v.e.N)
 			}
 		}
 	}

@@ -88,17 +88,14 @@ var observersInput = []observer{{
 			r.keys = append(r.keys, key)
 		}
 		all := stateOf[inputRounds](&v.session.state)
-		if all.byRequest == nil || len(all.byRequest) >= maxRounds {
-			all.lost = len(all.byRequest) > 0
-			all.byRequest = map[uint64]inputHistory{}
-		}
 		key := v.requestHash(v.call.method, v.call.params)
 		a := all.byRequest[key]
 		a.list = append(a.list, r)
 		if n := len(a.list) - maxPerRequest; n > 0 {
 			a.list, a.lost = a.list[n:], true
 		}
-		all.byRequest[key] = a
+		all.lost = all.lost || len(all.byRequest) >= maxRounds
+		setBounded(&all.byRequest, maxRounds, key, a)
 	},
 }}
 

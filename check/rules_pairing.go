@@ -35,7 +35,7 @@ func rulesPairing() []rule {
 				return
 			}
 			if ids := v.session.ids[v.e.Dir]; ids.has(idKey(v.msg.id), v.checker.seed) {
-				n, _ := v.session.answered[v.e.Dir].find(idKey(v.msg.id))
+				n := v.session.answered[v.e.Dir].numbers[idKey(v.msg.id)]
 				v.report("/id", "the id %s was already used in this session", showJSON(v.msg.id)).with(n)
 			}
 		},
@@ -128,7 +128,7 @@ func rulesPairing() []rule {
 			if !isUnmatched(v) {
 				return
 			}
-			if _, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); !ok {
+			if _, ok := v.session.answered[opposite(v.e.Dir)].numbers[idKey(v.msg.id)]; !ok {
 				v.report("/id", "no request has the id %s%s", showJSON(v.msg.id), similar(v))
 			}
 		},
@@ -148,7 +148,7 @@ func rulesPairing() []rule {
 			if !isUnmatched(v) {
 				return
 			}
-			if n, ok := v.session.answered[opposite(v.e.Dir)].find(idKey(v.msg.id)); ok {
+			if n, ok := v.session.answered[opposite(v.e.Dir)].numbers[idKey(v.msg.id)]; ok {
 				v.report("/id", "the request with the id %s already has a response", showJSON(v.msg.id)).with(n)
 			}
 		},

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -176,18 +177,8 @@ func (v *view) findShapeMismatches() []shape.Finding {
 	}
 	problems := shape.Check(rev, s)
 	if m.is(kindCall) && m.params != nil && s.Body == nil {
-		problems = dropMissing(problems)
+		// The params exist, with the wrong type.
+		problems = slices.DeleteFunc(problems, func(p shape.Finding) bool { return p.Code == shape.Missing })
 	}
 	return problems
-}
-
-// dropMissing removes findings about missing params: they exist, with the wrong type.
-func dropMissing(problems []shape.Finding) []shape.Finding {
-	var rest []shape.Finding
-	for _, p := range problems {
-		if p.Code != shape.Missing {
-			rest = append(rest, p)
-		}
-	}
-	return rest
 }

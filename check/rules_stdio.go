@@ -23,9 +23,9 @@ func rulesStdio() []rule {
 		URL:    "basic/transports",
 		Good:   Example{rev20251125, "! hello from console.error\ninit"},
 		Bad:    Example{rev20251125, "< hello from console.log\ninit"},
-		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
-		check: func(v *view) { reportStray(v, v.invalidLines(), capture.ToClient) },
-		end:   func(v *view) { reportStray(v, flushInvalid(v.session, capture.ToClient), capture.ToClient) },
+		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny, dir: capture.ToClient,
+		check: func(v *view) { reportStray(v, v.invalidLines().stray, capture.ToClient) },
+		end:   func(v *view) { reportStray(v, partialOf(v.session, capture.ToClient).flush(), capture.ToClient) },
 	}, {
 		ID: "stdio/stray-input", Severity: Error,
 		Title:  "Input that is not a message on the server's standard input",
@@ -34,9 +34,9 @@ func rulesStdio() []rule {
 		URL:    "basic/transports",
 		Good:   Example{rev20251125, "init\n> {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n< {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"},
 		Bad:    Example{rev20251125, "init\n> help\n< {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32700,\"message\":\"parse error\"}}"},
-		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny,
-		check: func(v *view) { reportStray(v, v.invalidLines(), capture.ToServer) },
-		end:   func(v *view) { reportStray(v, flushInvalid(v.session, capture.ToServer), capture.ToServer) },
+		events: []capture.Kind{capture.KindInvalid}, kinds: kindAny, dir: capture.ToServer,
+		check: func(v *view) { reportStray(v, v.invalidLines().stray, capture.ToServer) },
+		end:   func(v *view) { reportStray(v, partialOf(v.session, capture.ToServer).flush(), capture.ToServer) },
 	}, {
 		ID: "stdio/newline-in-message", Severity: Error,
 		Title:  "A message contains line breaks",
@@ -163,7 +163,7 @@ func (v *view) invalidLines() invalidLines {
 	if !v.invalidKnown {
 		v.invalidKnown = true
 		if v.msg != nil {
-			v.invalid = flushInvalid(v.session, v.e.Dir)
+			v.invalid = invalidLines{stray: partialOf(v.session, v.e.Dir).flush()}
 		} else {
 			v.invalid = classifyInvalid(v)
 		}
@@ -171,11 +171,8 @@ func (v *view) invalidLines() invalidLines {
 	return v.invalid
 }
 
-func reportStray(v *view, b invalidLines, dir capture.Dir) {
-	if b.dir != dir || v.msg != nil && v.msg.index > 0 {
-		return
-	}
-	for _, l := range b.stray {
+func reportStray(v *view, lines []invalidLine, dir capture.Dir) {
+	for _, l := range lines {
 		if v.rule.findings+len(v.findings) > v.checker.limits.MaxPerRule {
 			return
 		}

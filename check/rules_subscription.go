@@ -1,7 +1,6 @@
 package check
 
 import (
-	"slices"
 	"strings"
 
 	"mcpwire/capture"
@@ -106,12 +105,7 @@ func rulesSubscription() []rule {
 				return
 			}
 			requested := c.param("notifications", name)
-			switch {
-			case name == "resourceSubscriptions" && isArray(requested) && jsonwire.Lookup(requested, "") == nil:
-				if isEmptyArray(requested) {
-					v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
-				}
-			case string(requested) != "true":
+			if list := name == "resourceSubscriptions" && isArray(requested); list && count(requested) == 0 || !list && !isTrue(requested) {
 				v.report("/method", "the subscription did not request %s", show(v.msg.method)).with(c.n)
 			}
 		},
@@ -181,14 +175,6 @@ func rulesSubscription() []rule {
 	}}
 }
 
-// isEmptyArray reports whether an array has no elements.
-func isEmptyArray(v []byte) bool {
-	for range elements(v) {
-		return false
-	}
-	return true
-}
-
 // otherSubscription returns the only open subscription whose id has the same text as id but another
 // type, or nil.
 func (v *view) otherSubscription(id []byte) *call {
@@ -204,7 +190,7 @@ func (v *view) otherSubscription(id []byte) *call {
 			found = append(found, c)
 		}
 	}
-	if len(found) != 1 || slices.Contains(found, nil) {
+	if len(found) != 1 {
 		return nil
 	}
 	return found[0]

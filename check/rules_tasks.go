@@ -28,11 +28,8 @@ var observersTasks = []observer{{
 			return
 		}
 		b := stateOf[taskStatuses](&v.session.state)
-		if b.known == nil || len(b.known) >= maxTasks {
-			b.known = map[string]taskStatus{}
-		}
 		if isTerminal(status) || !isTerminal(b.known[id].status) {
-			b.known[id] = taskStatus{status, v.e.N}
+			setBounded(&b.known, maxTasks, id, taskStatus{status, v.e.N})
 		}
 	},
 }}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/internal/text/printable"
@@ -22,7 +23,7 @@ func rulesToolList() []rule {
 			kinds: kindResult, methods: []string{mcp.MethodToolsList}, dir: capture.ToClient,
 			check: func(v *view) {
 				for i, t := range elements(v.result("tools")) {
-					if name := jsonwire.Lookup(t, "name"); isString(name) && !isPlainName(jsonwire.Text(name)) {
+					if name := jsonwire.Lookup(t, "name"); isString(name) && !era.IsUsualToolName(jsonwire.Text(name), 128) {
 						v.report("/result/tools"+pointer(i)+"/name", "%s should be 1 to 128 letters, digits, underscores, hyphens and dots", showJSON(name))
 					}
 				}
@@ -133,20 +134,6 @@ func listRule(id, member1, key, method, page string, good, bad Example) rule {
 }
 
 const maxListed = 1 << 16
-
-// isPlainName reports whether all hosts and models accept a name.
-func isPlainName(s string) bool {
-	if s == "" || len(s) > 128 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !(c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.') {
-			return false
-		}
-	}
-	return true
-}
 
 // eachSchema calls visit for the schemas in a list of tools.
 func eachSchema(v *view, visit func(place string, s []byte)) {

@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"mcpwire/capture"
@@ -189,13 +190,7 @@ func argumentProblems(c *call, params []byte, hidden func(place string) bool) []
 
 // visible removes problems that redaction may cause.
 func visible(problems []schema.Problem, hidden func(place string) bool) []schema.Problem {
-	var rest []schema.Problem
-	for _, p := range problems {
-		if !hidden(p.Pointer) {
-			rest = append(rest, p)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(problems, func(p schema.Problem) bool { return hidden(p.Pointer) })
 }
 
 var errUnsupported = errors.New("needs an engine")

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strconv"
 	"time"
 
 	"mcpwire/capture"
@@ -255,7 +256,7 @@ func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *sessi
 	if m != nil && m.is(kindRequest) && m.method == mcp.MethodInitialize && metaVersion(m) == nil {
 		ck.sessionCount++
 		key := shared
-		key.id = "~" + string(sessionSuffix(ck.sessionCount))
+		key.id = unnamed(ck.sessionCount)
 		s := ck.sessionFor(key)
 		s.transport = transportHTTP
 		sh.session, sh.handshakes = s, sh.handshakes+1
@@ -270,14 +271,8 @@ func (ck *Checker) resolveHTTP(e *capture.Event, x *exchange, m *message) *sessi
 	return s
 }
 
-// sessionSuffix returns a name for a session without an id.
-func sessionSuffix(n uint64) []byte {
-	var b []byte
-	for ; n > 0; n >>= 6 {
-		b = append(b, '0'+byte(n&63))
-	}
-	return b
-}
+// unnamed returns the id in the key of a session that has none.
+func unnamed(n uint64) string { return "~" + strconv.FormatUint(n, 36) }
 
 // A sharedHTTP is what is known of HTTP traffic without session ids.
 type sharedHTTP struct {
@@ -323,7 +318,7 @@ func (ck *Checker) addEndpoint(x *exchange, e *capture.Event) {
 		return
 	}
 	ck.sessionCount++
-	s := ck.sessionFor(sessionKey{e.Capture, e.Side, e.Session, "~" + string(sessionSuffix(ck.sessionCount))})
+	s := ck.sessionFor(sessionKey{e.Capture, e.Side, e.Session, unnamed(ck.sessionCount)})
 	s.transport, s.certain = transportSSE, true
 	x.session = s
 	ck.endpoints[endpointKey{e.Capture, e.Side, target.RequestURI()}] = s
@@ -407,8 +402,8 @@ func (s *idSet) has(id string, seed maphash.Seed) bool {
 		return false
 	}
 	if n, ok := jsonwire.ParseInt([]byte(id)); ok {
-		i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
-		return i < len(s.ranges) && s.ranges[i].first <= n
+		_, found := s.find(n)
+		return found
 	}
 	_, ok := s.hashes[maphash.String(seed, id)]
 	return ok
@@ -419,10 +414,15 @@ func (s *idSet) full() bool {
 	return s != nil && (len(s.ranges) >= maxRanges || len(s.hashes) >= maxHashes)
 }
 
+// find returns the index of the first range that does not end before n, and whether n is in it.
+func (s *idSet) find(n int64) (i int, found bool) {
+	i = sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
+	return i, i < len(s.ranges) && s.ranges[i].first <= n
+}
+
 func (s *idSet) addInt(n int64) {
-	// Find the first range that does not end before n.
-	i := sort.Search(len(s.ranges), func(i int) bool { return s.ranges[i].last >= n })
-	if i < len(s.ranges) && s.ranges[i].first <= n {
+	i, found := s.find(n)
+	if found {
 		return
 	}
 	left := i > 0 && s.ranges[i-1].last+1 == n
@@ -449,9 +449,6 @@ type recentIDs struct {
 const maxRecent = 1 << 10
 
 func (r *recentIDs) add(id string, n uint64) {
-	if r.numbers == nil {
-		r.numbers = map[string]uint64{}
-	}
 	if _, ok := r.numbers[id]; !ok {
 		if len(r.order) >= maxRecent {
 			delete(r.numbers, r.order[0])
@@ -459,10 +456,13 @@ func (r *recentIDs) add(id string, n uint64) {
 		}
 		r.order = append(r.order, id)
 	}
-	r.numbers[id] = n
+	sparse.Set(&r.numbers, id, n)
 }
 
-func (r *recentIDs) find(id string) (n uint64, ok bool) {
-	n, ok = r.numbers[id]
-	return n, ok
+// setBounded sets m[key]. It first makes m empty if it has limit elements.
+func setBounded[K comparable, V any](m *map[K]V, limit int, key K, value V) {
+	if len(*m) >= limit {
+		*m = nil
+	}
+	sparse.Set(m, key, value)
 }
