@@ -36,6 +36,16 @@ func Rewrite(dst, obj []byte, change func(m *jsonwire.Members) []byte, added []b
 	return append(dst, '}')
 }
 
+// RewriteMember returns the object obj with the new value of a member, as Rewrite does.
+func RewriteMember(obj []byte, name string, change func(value []byte) []byte) []byte {
+	return Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
+		if m.KeyIs(name) {
+			return change(m.Value())
+		}
+		return m.Value()
+	}, nil)
+}
+
 // RewriteArray appends the array arr with the elements that change returns. It removes an element
 // for nil.
 func RewriteArray(dst, arr []byte, change func(element []byte) []byte) []byte {

@@ -2,6 +2,8 @@ package translate
 
 import (
 	"container/heap"
+	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -142,7 +144,22 @@ func outcomeOf(m *jsonrpc.Message) outcome {
 	return outcome{result: m.Result}
 }
 
-func parseCallID(id jsonrpc.ID) (int64, bool) { return jsonwire.ParseInt(id) }
+// rejectMalformed answers an invalid message of a client. nullID is for an error without an id.
+func (c *core) rejectMalformed(m *jsonrpc.Message, stream uint64, err error, nullID bool) {
+	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
+		c.drop("malformed response")
+		return
+	}
+	c.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), nullID), Rule: "malformed"})
+}
+
+// codeRule describes the conversion of an error to one with another code.
+func codeRule(from, to *jsonrpc.Error) string {
+	if from.Code == to.Code {
+		return ""
+	}
+	return fmt.Sprintf("%d → %d", int(from.Code), int(to.Code))
+}
 
 // frameOf returns the text of a notification that came in a batch.
 func frameOf(m *jsonrpc.Message) []byte {

@@ -142,7 +142,7 @@ func (lc *legacyCalls) streamOf(id int64) uint64 {
 
 // receive takes the response to a call.
 func (lc *legacyCalls) receive(m *jsonrpc.Message) {
-	id, _ := parseCallID(m.ID)
+	id, _ := jsonwire.ParseInt(m.ID)
 	c := lc.take(id)
 	if c == nil {
 		lc.drop("matches no pending request")
@@ -167,13 +167,6 @@ func (lc *legacyCalls) progress(m *jsonrpc.Message, frame []byte) {
 		return
 	}
 	c.req.progress = progress
-	msg := rewriteParams(frame, func(params []byte) []byte {
-		return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-			if m.KeyIs("progressToken") {
-				return c.req.progressToken
-			}
-			return m.Value()
-		}, nil)
-	})
+	msg := era.RewriteMember(frame, "params", func(params []byte) []byte { return withToken(params, c.req.progressToken) })
 	lc.emit(Out{To: Downstream, Stream: c.req.stream, Message: msg, Rule: "progressToken"})
 }

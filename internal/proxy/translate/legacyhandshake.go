@@ -151,12 +151,7 @@ func (h *legacyHandshake) requestParams(r *legacyRequest, id int64) []byte {
 	if !era.IsObject(params) {
 		params = []byte("{}")
 	}
-	var meta []byte
-	for members := jsonwire.ObjectMembers(params); members.Next(); {
-		if members.KeyIs("_meta") {
-			meta = members.Value()
-		}
-	}
+	meta := era.Lookup(params, "_meta")
 	var token []byte
 	if r.progressToken != nil {
 		token = appendInt(nil, mcp.MetaProgressToken, id)

@@ -135,12 +135,16 @@ func (li *legacyInputs) send(in *inputRequest, rule string) {
 		li.fail(in, internalError("no response of the user to %s in time", in.Method))
 	})
 	li.emit(Out{To: Downstream, Stream: in.req.stream, Message: jsonrpc.AppendRequest(nil, jsonrpc.IntID(in.id), in.Method, in.Params), Rule: rule})
-	in.Params = keepMode(&in.InputRequest)
+	if in.IsURL() { // all that is needed to check the response
+		in.Params = []byte(`{"mode":"url"}`)
+	} else {
+		in.Params = nil
+	}
 }
 
 // receive takes the client's response to an input request.
 func (li *legacyInputs) receive(m *jsonrpc.Message) {
-	id, _ := parseCallID(m.ID)
+	id, _ := jsonwire.ParseInt(m.ID)
 	in := li.pending[id]
 	if in == nil {
 		li.drop("matches no pending request")
@@ -235,12 +239,4 @@ func (li *legacyInputs) notifyComplete(r *legacyRequest) {
 		}
 	}
 	r.elicitationIDs = nil
-}
-
-// keepMode returns the part of the params that is needed to check the response.
-func keepMode(in *era.InputRequest) []byte {
-	if in.IsURL() {
-		return []byte(`{"mode":"url"}`)
-	}
-	return nil
 }

@@ -3,9 +3,7 @@ package translate
 import (
 	"bytes"
 	"maps"
-	"net/http"
 	"slices"
-	"strconv"
 
 	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
@@ -164,32 +162,18 @@ func (lr *legacyRequests) awaitingInput() int {
 func (lr *legacyRequests) forwardError(r *legacyRequest, e *jsonrpc.Error) {
 	lr.inputs.notifyComplete(r)
 	converted := era.ConvertError(e, r.method, lr.handshake.legacy)
-	rule := ""
-	if converted.Code != e.Code {
-		rule = strconv.Itoa(int(e.Code)) + " → " + strconv.Itoa(int(converted.Code))
-	}
 	// As a tool error, the model can report it to the user.
 	if e.Code == mcp.CodeMissingRequiredClientCapability && r.method == mcp.MethodToolsCall && r.taskMode != wantsTask {
 		lr.respond(r, toolError(e.Message), "-32021 → isError")
 		return
 	}
-	lr.fail(r, converted, rule)
+	lr.fail(r, converted, codeRule(e, converted))
 }
 
 // toolError returns the result of a tool that failed.
 func toolError(text string) []byte {
 	result := jsonwire.AppendQuote([]byte(`{"content":[{"type":"text","text":`), text)
 	return append(result, `}],"isError":true}`...)
-}
-
-// rejectMalformed answers an invalid message.
-func (lr *legacyRequests) rejectMalformed(m *jsonrpc.Message, stream uint64, err error) {
-	if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-		lr.drop("malformed response")
-		return
-	}
-	e := jsonrpc.ErrorOf(err)
-	lr.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, e, lr.handshake.legacy.NullErrorID), Rule: "malformed"})
 }
 
 // send sends a response, or adds it to its batch.
@@ -214,13 +198,11 @@ type batch struct {
 	size int
 }
 
-func (b *batch) responseID(response []byte) jsonrpc.ID { return era.Lookup(response, "id") }
-
 // addToBatch adds a response to a batch, or nil for a request that gets none.
 func (lr *legacyRequests) addToBatch(b *batch, response []byte) {
 	b.pending--
 	if response != nil && !lr.reserve(len(response)) {
-		response = jsonrpc.AppendError(nil, b.responseID(response), errOverloaded, false)
+		response = jsonrpc.AppendError(nil, era.Lookup(response, "id"), errOverloaded, false)
 		lr.reserved += len(response)
 	}
 	if response != nil {

@@ -241,7 +241,7 @@ var errUnacknowledged = internalError("the server ended the subscription before 
 // canceled handles the server's cancellation of a subscription.
 func (ls *legacySubscription) canceled(m *jsonrpc.Message) {
 	id, _, _ := era.Cancellation{}.Target(m)
-	n, _ := parseCallID(id)
+	n, _ := jsonwire.ParseInt(id)
 	if n == 0 || n != ls.pending && n != ls.current {
 		ls.drop("no open subscription")
 		return
@@ -291,7 +291,7 @@ func (ls *legacySubscription) forward(m *jsonrpc.Message, frame []byte) {
 			return
 		}
 	}
-	ls.emit(Out{To: Downstream, Message: rewriteParams(frame, withoutSubscriptionID), Rule: "− subscriptionId"})
+	ls.emit(Out{To: Downstream, Message: era.RewriteMember(frame, "params", withoutSubscriptionID), Rule: "− subscriptionId"})
 }
 
 // subscriptionID returns the call of a notification's subscription, or 0.

@@ -72,17 +72,9 @@ func (lt *legacyTasks) requiresTask(r *legacyRequest, e *jsonrpc.Error) bool {
 // allowTasks declares task support for all tools, because the server decides which calls become
 // tasks.
 func allowTasks(result []byte) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
-			return v
-		}
-		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
-			if !era.IsObject(tool) {
-				return tool
-			}
-			return era.Rewrite(nil, tool, era.Without("execution"), []byte(`"execution":{"taskSupport":"optional"}`))
-		})
-	}, nil)
+	return rewriteTools(result, func(tool []byte) []byte {
+		return era.Rewrite(nil, tool, era.Without("execution"), []byte(`"execution":{"taskSupport":"optional"}`))
+	})
 }
 
 // created answers a call that became a task, or waits for the result of a hidden task.
@@ -305,7 +297,7 @@ func (lt *legacyTasks) sendInputs(r *legacyRequest, id string, requests []byte, 
 		return internalError("the task sent more than %d input requests", lt.opts.Limits.InputRequests)
 	}
 	for _, in := range inputs {
-		sent[unquoted(in.key)] = struct{}{}
+		sent[jsonwire.UnquoteString(in.key)] = struct{}{}
 		in.done = func(in *inputRequest, e *jsonrpc.Error) { lt.update(id, in, e) }
 		if r.hiddenTaskID == "" {
 			in.Params = addMeta(in.Params, relatedTask(id))
@@ -324,12 +316,7 @@ func (lt *legacyTasks) update(id string, in *inputRequest, e *jsonrpc.Error) {
 		return
 	}
 	r.pendingInputs--
-	for i, one := range r.inputRequests {
-		if one == in {
-			r.inputRequests = append(r.inputRequests[:i:i], r.inputRequests[i+1:]...)
-			break
-		}
-	}
+	r.inputRequests = without(r.inputRequests, in)
 	switch {
 	case lt.inputAnswered(id, in, e != nil):
 	case e != nil:
@@ -446,7 +433,7 @@ func (lt *legacyTasks) inputAnswered(id string, in *inputRequest, refused bool) 
 		return false
 	}
 	if refused {
-		input.refused[unquoted(in.key)] = struct{}{}
+		input.refused[jsonwire.UnquoteString(in.key)] = struct{}{}
 		lt.drop("the task waits until the client asks for the result")
 	} else {
 		lt.sendUpdate(in.req, id, in)

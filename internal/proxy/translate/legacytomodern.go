@@ -124,7 +124,7 @@ func (t *LegacyToModern) fromDownstream(frame []byte, stream uint64) {
 	}
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
-		t.requests.rejectMalformed(&m, stream, err)
+		t.rejectMalformed(&m, stream, err, t.handshake.legacy.NullErrorID)
 		return
 	}
 	t.handleDownstream(&m, frame, stream, nil)
@@ -260,7 +260,7 @@ func (t *LegacyToModern) downstreamBatch(frame []byte, stream uint64) {
 	}
 	entries, err := rpcbatch.Parse(frame, t.opts.Limits.Depth)
 	if err != nil {
-		t.requests.rejectMalformed(&jsonrpc.Message{}, stream, err)
+		t.rejectMalformed(&jsonrpc.Message{}, stream, err, t.handshake.legacy.NullErrorID)
 		return
 	}
 	b := &batch{stream: stream, pending: 1}

@@ -203,7 +203,7 @@ func (mc *modernCalls) take(id int64) *modernCall {
 
 // receive takes the response to a call.
 func (mc *modernCalls) receive(m *jsonrpc.Message) {
-	id, _ := parseCallID(m.ID)
+	id, _ := jsonwire.ParseInt(m.ID)
 	c := mc.take(id)
 	if c == nil {
 		mc.drop("matches no pending request")
@@ -504,16 +504,8 @@ func (mc *modernCalls) progress(m *jsonrpc.Message, frame []byte) {
 		return
 	}
 	r := c.req
-	msg := rewriteParams(frame, func(params []byte) []byte {
-		return era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-			if m.KeyIs("progressToken") {
-				return r.progressToken
-			}
-			if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-				return withoutMembers(m.Value(), mcp.MetaRelatedTask)
-			}
-			return m.Value()
-		}, nil)
+	msg := era.RewriteMember(frame, "params", func(params []byte) []byte {
+		return withToken(withoutMeta(params, mcp.MetaRelatedTask), r.progressToken)
 	})
 	mc.emit(Out{To: Downstream, Stream: r.key.stream, Message: msg, Rule: "progressToken"})
 }

@@ -101,12 +101,7 @@ func (mi *modernInputs) addUnclaimed(q *serverRequest, wait time.Duration) {
 
 func (mi *modernInputs) removeUnclaimed(q *serverRequest) {
 	mi.timers.stop(q.timeout)
-	for i, one := range mi.unclaimed {
-		if one == q {
-			mi.unclaimed = append(mi.unclaimed[:i:i], mi.unclaimed[i+1:]...)
-			return
-		}
-	}
+	mi.unclaimed = without(mi.unclaimed, q)
 }
 
 // isPending reports if a server request has no response yet.
@@ -173,20 +168,11 @@ func (mi *modernInputs) canceled(m *jsonrpc.Message) {
 		delete(q.task.inputs, q.key)
 	}
 	if c := q.call; c != nil {
-		c.unsentInputs = removeServerRequest(c.unsentInputs, q)
-		c.sentInputs = removeServerRequest(c.sentInputs, q)
+		c.unsentInputs = without(c.unsentInputs, q)
+		c.sentInputs = without(c.sentInputs, q)
 		if len(c.unsentInputs) == 0 {
 			mi.timers.stop(c.gatherTimer)
 		}
 	}
 	mi.drop("the server cancels an input request")
-}
-
-func removeServerRequest(list []*serverRequest, q *serverRequest) []*serverRequest {
-	for i, one := range list {
-		if one == q {
-			return append(list[:i:i], list[i+1:]...)
-		}
-	}
-	return list
 }

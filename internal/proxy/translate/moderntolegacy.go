@@ -2,8 +2,6 @@ package translate
 
 import (
 	"bytes"
-	"net/http"
-	"strconv"
 	"time"
 
 	"mcpwire/internal/era"
@@ -195,11 +193,7 @@ func (t *ModernToLegacy) failWaiting(e *jsonrpc.Error) {
 func (t *ModernToLegacy) fromDownstream(frame []byte, stream uint64) {
 	var m jsonrpc.Message
 	if err := jsonrpc.Parse(frame, &m, t.opts.Limits.Depth); err != nil {
-		if m.Kind == jsonrpc.KindResponse || m.Kind == jsonrpc.KindError {
-			t.drop("malformed response")
-			return
-		}
-		t.emit(Out{To: Downstream, Stream: stream, Final: true, Status: http.StatusBadRequest, Message: jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false), Rule: "malformed"})
+		t.rejectMalformed(&m, stream, err, false)
 		return
 	}
 	switch m.Kind {
@@ -326,11 +320,7 @@ func (t *ModernToLegacy) deliver(c *modernCall, o outcome) {
 	t.calls.release(c)
 	if o.err != nil {
 		e := era.ConvertError(o.err, c.method, t.modern)
-		rule := ""
-		if e.Code != o.err.Code {
-			rule = strconv.Itoa(int(o.err.Code)) + " → " + strconv.Itoa(int(e.Code))
-		}
-		t.requests.fail(r, e, rule)
+		t.requests.fail(r, e, codeRule(o.err, e))
 		return
 	}
 	if c.becameTask(o) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
 
@@ -22,14 +21,8 @@ type modernTools struct {
 	byName map[string][]byte
 	// complete says that the whole list was read.
 	complete bool
-	// waiting holds the calls that wait for the list.
-	waiting []waitingCall
-}
-
-// A waitingCall is a call that waits for the list of tools. do continues it.
-type waitingCall struct {
-	call *modernCall
-	do   func()
+	// waiting continues the calls that wait for the list.
+	waiting []func()
 }
 
 // wait runs do for a call when the task support of the tools is known. It reports false if it is
@@ -38,7 +31,7 @@ func (mt *modernTools) wait(c *modernCall, do func()) bool {
 	if mt.complete || mt.byName[c.tool] != nil {
 		return false
 	}
-	mt.waiting = append(mt.waiting, waitingCall{c, do})
+	mt.waiting = append(mt.waiting, func() { mt.calls.whenReady(c, do) }) // the server may be lost
 	if len(mt.waiting) == 1 {
 		mt.read(nil, 1)
 	}
@@ -62,34 +55,25 @@ func (mt *modernTools) read(cursor []byte, page int) {
 		mt.complete = !mt.handshake.down // a tool without an entry is not requested again
 		waiting := mt.waiting
 		mt.waiting = nil
-		for _, w := range waiting {
-			mt.calls.whenReady(w.call, w.do) // the server may be lost
+		for _, resume := range waiting {
+			resume()
 		}
 	})
 }
 
 // learn records the tools of a page and returns it for modern clients.
 func (mt *modernTools) learn(result []byte) []byte {
-	return era.Rewrite(nil, result, func(m *jsonwire.Members) []byte {
-		if v := m.Value(); !m.KeyIs("tools") || v[0] != '[' {
-			return v
+	return rewriteTools(result, func(tool []byte) []byte {
+		name, support := era.LookupString(tool, "name"), era.LookupString(tool, "execution", "taskSupport")
+		_, known := mt.byName[name]
+		switch {
+		case support != "optional" && support != "required":
+			delete(mt.byName, name)
+		case known || len(mt.byName) < mt.opts.Limits.ToolNames && len(name) <= 1<<10:
+			mt.byName[name] = []byte(support)
 		}
-		return era.RewriteArray(nil, m.Value(), func(tool []byte) []byte {
-			name := era.LookupString(tool, "name")
-			if !era.IsObject(tool) {
-				return tool
-			}
-			support := era.LookupString(tool, "execution", "taskSupport")
-			_, known := mt.byName[name]
-			switch {
-			case support != "optional" && support != "required":
-				delete(mt.byName, name)
-			case known || len(mt.byName) < mt.opts.Limits.ToolNames && len(name) <= 1<<10:
-				mt.byName[name] = []byte(support)
-			}
-			return withoutMembers(tool, "execution")
-		})
-	}, nil)
+		return withoutMembers(tool, "execution")
+	})
 }
 
 // changed notes that the list must be read again.

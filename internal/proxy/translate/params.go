@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"slices"
 	"strconv"
 
 	"mcpwire/internal/era"
@@ -13,14 +14,29 @@ func appendInt(dst []byte, name string, n int64) []byte {
 	return strconv.AppendInt(append(append(append(dst, '"'), name...), `":`...), n, 10)
 }
 
-// rewriteParams returns a message with changed params.
-func rewriteParams(frame []byte, change func(params []byte) []byte) []byte {
-	return era.Rewrite(nil, frame, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("params") {
-			return change(m.Value())
+// withToken returns the params of a progress notification with another token.
+func withToken(params, token []byte) []byte {
+	return era.RewriteMember(params, "progressToken", func([]byte) []byte { return token })
+}
+
+// rewriteTools returns a result of tools/list with changed tools.
+func rewriteTools(result []byte, change func(tool []byte) []byte) []byte {
+	return era.RewriteMember(result, "tools", func(tools []byte) []byte {
+		if tools[0] != '[' {
+			return tools
 		}
-		return m.Value()
-	}, nil)
+		return era.RewriteArray(nil, tools, func(tool []byte) []byte {
+			if !era.IsObject(tool) {
+				return tool
+			}
+			return change(tool)
+		})
+	})
+}
+
+// without returns a copy of list without an element.
+func without[T comparable](list []T, one T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(other T) bool { return other == one })
 }
 
 // withMember adds the text of a member to an object, which may be nil.
@@ -50,17 +66,8 @@ func addMeta(params, member []byte) []byte {
 	if !era.IsObject(params) {
 		params = []byte("{}")
 	}
-	rest := era.Rewrite(nil, params, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") {
-			return nil
-		}
-		return m.Value()
-	}, nil)
-	return era.Rewrite(nil, rest, nil, append([]byte(`"_meta":`), meta...))
+	return era.Rewrite(nil, params, era.Without("_meta"), append([]byte(`"_meta":`), meta...))
 }
-
-// unquoted returns the value of a string's text without quotes.
-func unquoted(text []byte) string { return string(jsonwire.AppendUnquote(nil, text)) }
 
 func taskMember(id string) []byte {
 	return jsonwire.AppendQuote([]byte(`"taskId":`), id)
@@ -99,12 +106,12 @@ func withRelatedTask(result []byte, id string) []byte {
 
 // withoutMeta removes a member of the _meta of object.
 func withoutMeta(object []byte, name string) []byte {
-	return era.Rewrite(nil, object, func(m *jsonwire.Members) []byte {
-		if m.KeyIs("_meta") && era.IsObject(m.Value()) {
-			return withoutMembers(m.Value(), name)
+	return era.RewriteMember(object, "_meta", func(meta []byte) []byte {
+		if !era.IsObject(meta) {
+			return meta
 		}
-		return m.Value()
-	}, nil)
+		return withoutMembers(meta, name)
+	})
 }
 
 // withoutSubscriptionID removes the subscription id from params. It returns nil if nothing is left.

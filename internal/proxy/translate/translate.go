@@ -211,10 +211,10 @@ func (o *Options) orDefault() Options {
 func Route(m *jsonrpc.Message) (call int64, ok bool) {
 	switch m.Kind {
 	case jsonrpc.KindResponse, jsonrpc.KindError:
-		return parseCallID(m.ID)
+		return jsonwire.ParseInt(m.ID)
 	case jsonrpc.KindNotification:
 		if id, _, cancels := (era.Cancellation{}).Target(m); cancels {
-			return parseCallID(id)
+			return jsonwire.ParseInt(id)
 		}
 		if string(m.Method) == mcp.NotificationProgress {
 			token, _ := m.Param("progressToken")
