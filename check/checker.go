@@ -17,6 +17,7 @@ import (
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/traffic"
 	"mcpwire/internal/text/clip"
+	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
 
@@ -683,11 +684,7 @@ func (ck *Checker) rememberResponse(v *view) {
 // modern era.
 func modernAnswer(v *view) bool {
 	if v.msg.is(kindError) {
-		switch v.msg.code() {
-		case int64(mcp.CodeHeaderMismatch), int64(mcp.CodeMissingRequiredClientCapability), int64(mcp.CodeUnsupportedProtocolVersion):
-			return true
-		}
-		return false
+		return era.IsModernError(&jsonrpc.Error{Code: jsonrpc.Code(v.msg.code())})
 	}
 	for _, name := range []string{"resultType", "supportedVersions", "ttlMs", "cacheScope"} {
 		if v.result(name) != nil {

@@ -170,9 +170,7 @@ func rulesInput() []rule {
 				return
 			}
 			for key, q := range members(v.result("inputRequests")) {
-				switch m := jsonwire.Text(jsonwire.Lookup(q, "method")); m {
-				case mcp.MethodElicit, mcp.MethodCreateMessage, mcp.MethodRootsList:
-				default:
+				if m := jsonwire.Text(jsonwire.Lookup(q, "method")); !era.IsInputRequest(m) {
 					v.report(pointer("result", "inputRequests", key, "method"), "the method of the input request is %s", show(m))
 				}
 			}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"mcpwire/capture"
+	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/mcp"
 )
@@ -13,7 +14,7 @@ type taskStatuses struct {
 
 // A taskStatus is the last known status of a task.
 type taskStatus struct {
-	status string
+	status mcp.TaskStatus
 	n      uint64
 }
 
@@ -28,14 +29,14 @@ var observersTasks = []observer{{
 			return
 		}
 		b := stateOf[taskStatuses](&v.session.state)
-		if isTerminal(status) || !isTerminal(b.known[id].status) {
+		if era.IsTerminal(status) || !era.IsTerminal(b.known[id].status) {
 			setBounded(&b.known, maxTasks, id, taskStatus{status, v.e.N})
 		}
 	},
 }}
 
 // taskState returns the task and status that the message reports, in either design of tasks, or "".
-func (v *view) taskState() (id, status string) {
+func (v *view) taskState() (id string, status mcp.TaskStatus) {
 	var t []byte
 	switch m := v.msg; {
 	case m.is(kindNotification) && (m.method == mcp.NotificationTaskStatus || m.method == mcp.NotificationTasks):
@@ -51,11 +52,7 @@ func (v *view) taskState() (id, status string) {
 	if id = jsonwire.Text(jsonwire.Lookup(t, "taskId")); len(id) > maxPairedID {
 		return "", ""
 	}
-	return id, jsonwire.Text(jsonwire.Lookup(t, "status"))
-}
-
-func isTerminal(status string) bool {
-	return status == "completed" || status == "failed" || status == "cancelled"
+	return id, mcp.TaskStatus(jsonwire.Text(jsonwire.Lookup(t, "status")))
 }
 
 const (
@@ -121,7 +118,7 @@ func rulesTasks() []rule {
 			// A response to an earlier request, or a message on another stream, may be older
 			// than the end.
 			late := v.msg.is(kindResult) && v.call != nil && v.call.n > before.n || v.msg.is(kindNotification) && v.session.transport == transportStdio
-			if id != "" && ok && late && isTerminal(before.status) && status != before.status && status != "" {
+			if id != "" && ok && late && era.IsTerminal(before.status) && status != before.status && status != "" {
 				v.report("", "the task %s is %s now; it was %s", show(id), show(status), show(before.status)).with(before.n)
 			}
 		},

@@ -518,7 +518,7 @@ func (s *Server) appendDeclarations(dst []byte, f *era.Features) []byte {
 	dst = appendObjectMember(dst, "experimental", s.opts.Experimental, "")
 	omit := ""
 	if !f.Modern {
-		omit = era.ExtensionTasks
+		omit = mcp.ExtensionTasks
 	}
 	return appendObjectMember(dst, "extensions", *s.extensions.Load(), omit)
 }

@@ -14,12 +14,6 @@ import (
 	"mcpwire/mcp"
 )
 
-// Copies of constants of package mcp.
-const (
-	ResultComplete = mcp.ResultTypeComplete
-	ExtensionTasks = mcp.ExtensionTasks
-)
-
 // A ClientProfile describes a client independently of the revision.
 type ClientProfile struct {
 	Info mcp.Implementation
@@ -185,11 +179,8 @@ func readServerProfile(result []byte, name string) (p *ServerProfile, versions [
 		case members.KeyIs("serverInfo"):
 			p.Info = parseImplementation(v)
 		case members.KeyIs("_meta") && v[0] == '{':
-			meta := jsonwire.ObjectMembers(v)
-			for meta.Next() {
-				if meta.KeyIs(mcp.MetaServerInfo) {
-					p.Info = parseImplementation(meta.Value())
-				}
+			if info := jsonwire.Lookup(v, mcp.MetaServerInfo); info != nil {
+				p.Info = parseImplementation(info)
 			}
 		}
 	}
@@ -272,17 +263,8 @@ func IsModernError(e *jsonrpc.Error) bool {
 
 // SupportedVersions returns the versions in the data of a version error, or nil.
 func SupportedVersions(e *jsonrpc.Error) []string {
-	if len(e.Data) == 0 || e.Data[0] != '{' {
-		return nil
-	}
-	members := jsonwire.ObjectMembers(e.Data)
-	for members.Next() {
-		if members.KeyIs("supported") {
-			list, _ := StringArray(members.Value())
-			return list
-		}
-	}
-	return nil
+	list, _ := StringArray(jsonwire.Lookup(e.Data, "supported"))
+	return list
 }
 
 // Common returns the newest revision of each era that is in ours and theirs, or RevisionNone.
@@ -300,13 +282,11 @@ func Newest(ours []mcp.Revision) (modern, legacy mcp.Revision) {
 // ResultType returns the resultType of a result object. It returns "" if that is absent, and "?" if
 // it is empty or not a string.
 func ResultType(result []byte) mcp.ResultType {
-	members := jsonwire.ObjectMembers(result)
-	for members.Next() {
-		if members.KeyIs("resultType") {
-			return ParseResultType(members.Value())
-		}
+	v := jsonwire.Lookup(result, "resultType")
+	if v == nil {
+		return ""
 	}
-	return ""
+	return ParseResultType(v)
 }
 
 // ParseResultType returns the value of a resultType. It returns "?" if that is empty or not a

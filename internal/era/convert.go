@@ -135,12 +135,7 @@ func flattenMessages(messages []byte, to *Features) []byte {
 			if flat != nil {
 				flat = append(flat, ',')
 			}
-			flat = Rewrite(flat, message, func(m *jsonwire.Members) []byte {
-				if m.KeyIs("content") {
-					return convertBlock(blocks.Value(), to)
-				}
-				return m.Value()
-			}, nil)
+			flat = append(flat, RewriteMember(message, "content", func([]byte) []byte { return convertBlock(blocks.Value(), to) })...)
 		}
 		return flat
 	})
@@ -433,12 +428,7 @@ func convertBlockIn(obj []byte, name string, to *Features) []byte {
 	if !IsObject(obj) {
 		return obj
 	}
-	return Rewrite(nil, obj, func(m *jsonwire.Members) []byte {
-		if m.KeyIs(name) {
-			return convertBlock(m.Value(), to)
-		}
-		return m.Value()
-	}, nil)
+	return RewriteMember(obj, name, func(block []byte) []byte { return convertBlock(block, to) })
 }
 
 // convertBlock returns a content block, or a text in its place if the revision does not have its

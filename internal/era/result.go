@@ -76,12 +76,7 @@ func (id *Identity) EndWithMeta(dst []byte, f *Features, meta []byte) []byte {
 	}
 	start := len(dst) + len(`,"_meta":`)
 	dst = jsonwire.AppendCompact(append(dst, `,"_meta":`...), meta)
-	named := false
-	members := jsonwire.ObjectMembers(dst[start:])
-	for members.Next() {
-		named = named || members.KeyIs(mcp.MetaServerInfo)
-	}
-	if f.Modern && !named {
+	if f.Modern && jsonwire.Lookup(dst[start:], mcp.MetaServerInfo) == nil {
 		dst = dst[:len(dst)-1]
 		if len(dst) > start+1 {
 			dst = append(dst, ',')
@@ -156,7 +151,7 @@ func (id *Identity) Complete(dst []byte, f *Features, hints *CacheHints, result 
 		dst = append(jsonwire.AppendQuote(append(dst, ','), members.KeyString()), ':')
 		dst = jsonwire.AppendCompact(dst, members.Value())
 	}
-	complete := resultType == nil || string(resultType) == `"`+string(ResultComplete)+`"`
+	complete := resultType == nil || string(resultType) == `"`+string(mcp.ResultTypeComplete)+`"`
 	if f.Modern && hints != nil && complete {
 		if !hasTTL {
 			dst = strconv.AppendInt(append(dst, `,"ttlMs":`...), hints.TTLMillis, 10)

@@ -238,14 +238,14 @@ func TestOpenNotification(t *testing.T) {
 }
 
 func TestExtension(t *testing.T) {
-	c := &Client{Capabilities: []byte(`{"extensions":{"com.example/a":{"x":1},"com.example/b":{},"com.example/c":null,"com.example/d":true,"` + ExtensionTasks + `":{}}}`)}
+	c := &Client{Capabilities: []byte(`{"extensions":{"com.example/a":{"x":1},"com.example/b":{},"com.example/c":null,"com.example/d":true,"` + mcp.ExtensionTasks + `":{}}}`)}
 	for _, tt := range []struct{ id, legacy, modern string }{
 		{"com.example/a", `{"x":1}`, `{"x":1}`},
 		{"com.example/b", `{}`, `{}`},
 		{"com.example/c", "", ""},
 		{"com.example/d", "", ""},
 		{"com.example/e", "", ""},
-		{ExtensionTasks, "", "{}"},
+		{mcp.ExtensionTasks, "", "{}"},
 	} {
 		if got := string(c.Extension(Of(mcp.Revision20251125), tt.id)); got != tt.legacy {
 			t.Errorf("%s, legacy: got %s, want %s", tt.id, got, tt.legacy)

@@ -217,15 +217,8 @@ func (s *Session) openModern(r *rpc.Request, meta *Meta) (Request, error) {
 	return Request{f, meta, &meta.client}, nil
 }
 
-// supports reports if the server supports the modern revision.
-func (s *Session) supports(revision mcp.Revision) bool {
-	for _, r := range s.modern { // excludes RevisionNone
-		if r == revision {
-			return true
-		}
-	}
-	return false
-}
+// supports reports if the server supports the modern revision, which may be RevisionNone.
+func (s *Session) supports(revision mcp.Revision) bool { return slices.Contains(s.modern, revision) }
 
 // refuseInitialize returns the error for a legacy client of a modern server.
 func (s *Session) refuseInitialize(r *rpc.Request) error {
@@ -447,7 +440,7 @@ func (c *Client) Capability(path ...string) []byte {
 // the tasks extension in legacy revisions, which have core tasks.
 func (c *Client) Extension(f *Features, id string) []byte {
 	settings := c.Capability("extensions", id)
-	if len(settings) == 0 || settings[0] != '{' || !f.Modern && id == ExtensionTasks {
+	if len(settings) == 0 || settings[0] != '{' || !f.Modern && id == mcp.ExtensionTasks {
 		return nil
 	}
 	return settings

@@ -88,15 +88,12 @@ func (c *checker) valid(body []byte) bool {
 // method checks that the revision has the method and that the sender may send it. It reports if the
 // shape of the params is known.
 func (c *checker) method(msg *message, m Message) bool {
-	senders := msg.client | msg.server
-	switch {
-	case senders.has(c.rev):
-	case msg.input.has(c.rev):
-		c.report(nil, NotInRevision, "", msg.name+" is not a request of "+c.rev.String()+": there it is part of an input_required result")
-	default:
-		c.report(nil, NotInRevision, "", c.rev.String()+" has no "+msg.name+": it is of "+revisionList(senders.list()))
-	}
-	if !senders.has(c.rev) {
+	if senders := msg.client | msg.server; !senders.has(c.rev) {
+		message := c.rev.String() + " has no " + msg.name + ": it is of " + revisionList(senders.list())
+		if msg.input.has(c.rev) {
+			message = msg.name + " is not a request of " + c.rev.String() + ": there it is part of an input_required result"
+		}
+		c.report(nil, NotInRevision, "", message)
 		c.findings[0].Has = senders.list()
 		return false
 	}
@@ -158,7 +155,7 @@ func (c *checker) result(msg *message, body []byte) {
 	if len(others) > 0 {
 		name = others[0]
 	}
-	text, isString := stringMember(body, "resultType")
+	text, isString := jsonwire.String(member(body, "resultType"))
 	switch {
 	case c.rev.Modern() && isString && text == string(mcp.ResultTypeInputRequired):
 		name = "InputRequiredResult"
@@ -224,14 +221,6 @@ func member(obj []byte, name string) (value []byte) {
 	return value
 }
 
-func stringMember(obj []byte, name string) (text string, ok bool) {
-	value := member(obj, name)
-	if jsonKind(value) != KindString {
-		return "", false
-	}
-	return jsonwire.UnquoteString(value[1 : len(value)-1]), true
-}
-
 // A Kind is a kind of values.
 type Kind uint8
 
@@ -275,15 +264,7 @@ func jsonKind(text []byte) Kind {
 	return KindNumber
 }
 
-func trim(text []byte) []byte {
-	for len(text) > 0 && strings.IndexByte(" \t\r\n", text[0]) >= 0 {
-		text = text[1:]
-	}
-	for len(text) > 0 && strings.IndexByte(" \t\r\n", text[len(text)-1]) >= 0 {
-		text = text[:len(text)-1]
-	}
-	return text
-}
+func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 
 func isObject(text []byte) bool { return jsonKind(text) == KindObject }
 

@@ -137,12 +137,10 @@ func (t Type) MaxItems() int { return int(t.resolve().expr.items) }
 func (t Type) Bounds() (least, greatest *int) {
 	e := t.resolve().expr
 	if e.low {
-		least = new(int)
-		*least = int(e.min)
+		least = new(int(e.min))
 	}
 	if e.high {
-		greatest = new(int)
-		*greatest = int(e.max)
+		greatest = new(int(e.max))
 	}
 	return least, greatest
 }
