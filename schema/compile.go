@@ -70,14 +70,9 @@ func compileSchema(text []byte) (*subschema, error) {
 
 // knownDialect looks at $schema before anything else: keywords mean other things in other dialects.
 func knownDialect(text []byte) error {
-	if text[0] != '{' {
-		return nil
-	}
-	for m := jsonwire.ObjectMembers(text); m.Next(); {
-		if raw := m.Value(); m.KeyIs("$schema") && raw[0] == '"' {
-			k := &keywords{}
-			return k.core("$schema", raw)
-		}
+	if raw := jsonwire.Lookup(text, "$schema"); raw != nil && raw[0] == '"' {
+		k := &keywords{}
+		return k.core("$schema", raw)
 	}
 	return nil
 }

@@ -61,7 +61,9 @@ func Of[T any](opts *Options) (*Typed[T], error) {
 func (t *Typed[T]) JSON() []byte { return t.plan.json }
 
 // IsObject reports whether every value is a JSON object, as the arguments of a tool must be.
-func (t *Typed[T]) IsObject() bool { return typeIsObject(t.plan.json) }
+func (t *Typed[T]) IsObject() bool {
+	return string(jsonwire.Lookup(t.plan.json, "type")) == `"object"`
+}
 
 // Decode validates text by the schema and decodes it into *v, which it clears first. text must be
 // valid JSON; Decode does not keep it. If a member is absent, its field has its default or is zero.

@@ -80,15 +80,6 @@ func Compile(text []byte, engine Engine) (*Validator, error) {
 // JSON returns the schema in one line. The caller must not change it.
 func (v *Validator) JSON() []byte { return v.text }
 
-func typeIsObject(text []byte) bool {
-	for m := jsonwire.ObjectMembers(text); m.Next(); {
-		if m.KeyIs("type") {
-			return string(m.Value()) == `"object"`
-		}
-	}
-	return false
-}
-
 // WithLimits returns a validator of the same schema with other limits. They do not apply to an
 // engine.
 func (v *Validator) WithLimits(l Limits) *Validator {
