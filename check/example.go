@@ -417,27 +417,25 @@ func (tr *transcript) addReply(options map[string]string, rest string, below []s
 	if err != nil {
 		return fmt.Errorf("status %q: want a number", status)
 	}
-	exchange := tr.currentExchange
 	var headers []capture.Header
 	if body != "" {
 		headers = []capture.Header{{Name: "Content-Type", Value: "application/json"}}
 	}
 	e := capture.Event{
-		Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: exchange,
+		Kind: capture.KindResponse, Dir: capture.ToClient, Exchange: tr.currentExchange,
 		Response: &capture.Response{Status: code, Proto: "HTTP/1.1", Headers: editHeaders(headers, below)},
 	}
 	if err := applyOptions(&e, options); err != nil {
 		return err
 	}
-	exchange = e.Exchange
 	tr.add(e)
 	if body != "" {
-		options := map[string]string{"x": strconv.FormatUint(exchange, 10)}
+		options := map[string]string{"x": strconv.FormatUint(e.Exchange, 10)}
 		if err := tr.addMessage("<", options, body); err != nil {
 			return err
 		}
 	}
-	tr.add(capture.Event{Kind: capture.KindEnd, Exchange: exchange})
+	tr.add(capture.Event{Kind: capture.KindEnd, Exchange: e.Exchange})
 	return nil
 }
 

@@ -44,7 +44,7 @@ type exchange struct {
 	// redactedRequest and redactedResponse are the redacted places in the two heads, as pointers
 	// into their events.
 	redactedRequest, redactedResponse []string
-	tick                              uint64
+	lastUse
 }
 
 // A field is a header field of an exchange, with its location.
@@ -121,18 +121,9 @@ func (ck *Checker) exchangeOf(e *capture.Event) *exchange {
 	if e.Exchange == 0 {
 		return nil
 	}
-	key := exchangeKey{e.Capture, e.Exchange}
-	x := ck.exchanges[key]
-	if x == nil {
-		if len(ck.exchanges) >= ck.limits.MaxExchanges {
-			evictOlder(ck.exchanges, ck.ticks, func(x *exchange) uint64 { return x.tick }, func(*exchange) {})
-		}
-		x = &exchange{number: e.Exchange, n: e.N, t: e.T}
-		ck.exchanges[key] = x
-	}
-	ck.ticks++
-	x.tick = ck.ticks
-	return x
+	return findOrMake(ck, ck.exchanges, exchangeKey{e.Capture, e.Exchange}, ck.limits.MaxExchanges,
+		func() { evictOlder(ck.exchanges, ck.ticks, nil) },
+		func() *exchange { return &exchange{number: e.Exchange, n: e.N, t: e.T} })
 }
 
 type exchangeKey struct {

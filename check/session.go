@@ -35,8 +35,7 @@ type session struct {
 	number    uint64
 	capture   *captureState
 	transport transport
-	// tick is the time of the last use.
-	tick     uint64
+	lastUse
 	lastN    uint64
 	messages int
 
@@ -109,8 +108,7 @@ type captureState struct {
 	lastT int64
 	lastN uint64
 	state states
-	// tick is the time of the last use.
-	tick uint64
+	lastUse
 }
 
 // complete reports whether, as far as is known, no event of the session is missing.
@@ -139,29 +137,21 @@ func cloneBounded(v []byte) []byte {
 // sessionFor returns the session with a key. It creates it if needed, and evicts older sessions
 // when there are too many.
 func (ck *Checker) sessionFor(key sessionKey) *session {
-	s := ck.sessions[key]
-	if s == nil {
-		if len(ck.sessions) >= ck.limits.MaxSessions {
-			ck.evictSessions()
-		}
+	return findOrMake(ck, ck.sessions, key, ck.limits.MaxSessions, ck.evictSessions, func() *session {
 		ck.sessionCount++
-		s = &session{
+		return &session{
 			key: key, number: ck.sessionCount, capture: ck.captureOf(key.capture), lostAt: ck.sessionsEvicted,
 			ended: map[capture.Dir]uint64{}, calls: map[openKey]*call{},
 			ids:      map[capture.Dir]*idSet{capture.ToServer: {}, capture.ToClient: {}},
 			answered: map[capture.Dir]*recentIDs{capture.ToServer: {}, capture.ToClient: {}},
 		}
-		ck.sessions[key] = s
-	}
-	ck.ticks++
-	s.tick = ck.ticks
-	return s
+	})
 }
 
 // evictSessions evicts the older half of the sessions. Later events of these count as the middle of
 // a session.
 func (ck *Checker) evictSessions() {
-	middle := evictOlder(ck.sessions, ck.ticks, func(s *session) uint64 { return s.tick }, func(s *session) {
+	middle := evictOlder(ck.sessions, ck.ticks, func(s *session) {
 		for c := range s.allCalls() {
 			ck.removeCall(c)
 		}
@@ -174,18 +164,42 @@ func (ck *Checker) evictSessions() {
 	}
 }
 
+// A lastUse is when a value was last used, in uses of all values of the Checker.
+type lastUse struct{ tick uint64 }
+
+func (u *lastUse) used() *uint64 { return &u.tick }
+
+// findOrMake returns the value of m with a key, and notes that it is used. It makes the value if
+// there is none, after evict if m has limit values.
+func findOrMake[K comparable, V interface{ used() *uint64 }](ck *Checker, m map[K]V, key K, limit int, evict func(), newValue func() V) V {
+	v, ok := m[key]
+	if !ok {
+		if len(m) >= limit {
+			evict()
+		}
+		v = newValue()
+		m[key] = v
+	}
+	ck.ticks++
+	*v.used() = ck.ticks
+	return v
+}
+
 // evictOlder removes the values of m that were last used in the older half of the time since the
-// oldest of them was used, and calls removed for each. It returns the last tick of that half.
-func evictOlder[K comparable, V any](m map[K]V, now uint64, tick func(V) uint64, removed func(V)) (middle uint64) {
+// oldest of them was used, and calls removed for each unless it is nil. It returns the last tick of
+// that half.
+func evictOlder[K comparable, V interface{ used() *uint64 }](m map[K]V, now uint64, removed func(V)) (middle uint64) {
 	oldest := now
 	for _, v := range m {
-		oldest = min(oldest, tick(v))
+		oldest = min(oldest, *v.used())
 	}
 	middle = oldest + (now-oldest)/2
 	for key, v := range m {
-		if tick(v) <= middle {
+		if *v.used() <= middle {
 			delete(m, key)
-			removed(v)
+			if removed != nil {
+				removed(v)
+			}
 		}
 	}
 	return middle
@@ -194,18 +208,11 @@ func evictOlder[K comparable, V any](m map[K]V, now uint64, tick func(V) uint64,
 // captureOf returns the state of a capture. It evicts old ones when there are too many: if their
 // events go on, some count as missing.
 func (ck *Checker) captureOf(id string) *captureState {
-	r := ck.captures[id]
-	if r == nil {
-		if len(ck.captures) >= maxCaptures {
-			evictOlder(ck.captures, ck.ticks, func(r *captureState) uint64 { return r.tick }, func(*captureState) {})
-			ck.capturesEvicted = 1
-		}
-		r = &captureState{id: id, lostAt: ck.capturesEvicted}
-		ck.captures[id] = r
+	evict := func() {
+		evictOlder(ck.captures, ck.ticks, nil)
+		ck.capturesEvicted = 1
 	}
-	ck.ticks++
-	r.tick = ck.ticks
-	return r
+	return findOrMake(ck, ck.captures, id, maxCaptures, evict, func() *captureState { return &captureState{id: id, lostAt: ck.capturesEvicted} })
 }
 
 const maxCaptures = 256
@@ -279,25 +286,17 @@ type sharedHTTP struct {
 	// session is the session of the latest handshake.
 	session    *session
 	handshakes int
-	// tick is the time of the last use.
-	tick uint64
+	lastUse
 }
 
 // sharedHTTPOf returns what is known of HTTP traffic without session ids. It evicts old traffic
 // when there is too much.
 func (ck *Checker) sharedHTTPOf(key sessionKey) *sharedHTTP {
-	sh := ck.sharedHTTP[key]
-	if sh == nil {
-		if len(ck.sharedHTTP) >= ck.limits.MaxSessions {
-			evictOlder(ck.sharedHTTP, ck.ticks, func(sh *sharedHTTP) uint64 { return sh.tick }, func(*sharedHTTP) {})
-			ck.sessionsEvicted = 1
-		}
-		sh = new(sharedHTTP)
-		ck.sharedHTTP[key] = sh
+	evict := func() {
+		evictOlder(ck.sharedHTTP, ck.ticks, nil)
+		ck.sessionsEvicted = 1
 	}
-	ck.ticks++
-	sh.tick = ck.ticks
-	return sh
+	return findOrMake(ck, ck.sharedHTTP, key, ck.limits.MaxSessions, evict, func() *sharedHTTP { return new(sharedHTTP) })
 }
 
 // An endpointKey identifies the URL that an HTTP+SSE session posts to.
