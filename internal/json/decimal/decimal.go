@@ -40,9 +40,7 @@ func Parse(tok []byte) Decimal {
 	if i := bytes.IndexByte(tok, '.'); i >= 0 {
 		d.hi, d.lo = tok[:i], tok[i+1:]
 	}
-	for len(d.hi) > 0 && d.hi[0] == '0' {
-		d.hi = d.hi[1:]
-	}
+	d.hi = bytes.TrimLeft(d.hi, "0")
 	d.Exp += int64(len(d.hi))
 	if len(d.hi) == 0 {
 		for len(d.lo) > 0 && d.lo[0] == '0' {
@@ -50,13 +48,9 @@ func Parse(tok []byte) Decimal {
 			d.Exp--
 		}
 	}
-	for len(d.lo) > 0 && d.lo[len(d.lo)-1] == '0' {
-		d.lo = d.lo[:len(d.lo)-1]
-	}
+	d.lo = bytes.TrimRight(d.lo, "0")
 	if len(d.lo) == 0 {
-		for len(d.hi) > 0 && d.hi[len(d.hi)-1] == '0' {
-			d.hi = d.hi[:len(d.hi)-1]
-		}
+		d.hi = bytes.TrimRight(d.hi, "0")
 	}
 	if d.Size() == 0 {
 		return Decimal{}

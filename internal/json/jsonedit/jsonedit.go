@@ -27,47 +27,30 @@ func (r Range) Of(text []byte) []byte { return text[r.Start:r.End] }
 func Locate(text []byte, path ...string) Range {
 	whole := Range{0, len(text)}
 	for _, name := range path {
-		var ok bool
-		if whole, ok = memberOf(text, whole, name); !ok {
+		start, end := within(whole.Of(text), name)
+		if end == 0 {
 			return Range{}
 		}
+		whole = Range{whole.Start + start, whole.Start + end}
 	}
 	return whole
 }
 
-// memberOf returns the position of the named member's value in the object at a position, or of an
-// element if there is an array.
-func memberOf(text []byte, object Range, name string) (Range, bool) {
-	part := object.Of(text)
-	var s jsonwire.Scanner
-	s.Reset(part, 0)
-	switch s.Peek() {
-	case '[':
-		more, err := s.EnterArray()
-		for i := 0; more && err == nil; i++ {
-			s.Peek()
-			start := s.Pos()
-			if err = s.Skip(); err == nil && strconv.Itoa(i) == name {
-				return Range{object.Start + start, object.Start + s.Pos()}, true
-			}
-			if err == nil {
-				more, err = s.NextElement()
-			}
-		}
-		return Range{}, false
-	case '{':
-	default:
-		return Range{}, false
-	}
-	more, err := s.EnterObject()
-	var m jsonwire.Member
-	for more && err == nil {
-		more, err = s.Member(&m)
-		if err == nil && jsonwire.RawEqual(part[m.NameStart:m.NameEnd], name) {
-			return Range{object.Start + m.Start, object.Start + m.End}, true
+// within returns where the value of a member of an object, or an element of an array, begins and
+// ends. end is 0 if there is none.
+func within(text []byte, name string) (start, end int) {
+	for m := jsonwire.ObjectMembers(text); m.Next(); {
+		if m.KeyIs(name) {
+			return m.Span()
 		}
 	}
-	return Range{}, false
+	i := 0
+	for e := jsonwire.ArrayElements(text); e.Next(); i++ {
+		if strconv.Itoa(i) == name {
+			return e.Span()
+		}
+	}
+	return 0, 0
 }
 
 // Splice returns a copy of text with the bytes at a position replaced by value.

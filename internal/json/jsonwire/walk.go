@@ -191,6 +191,9 @@ func (m *Members) KeyString() string {
 // Value returns the text of the member's value without white space around it, aliasing the object.
 func (m *Members) Value() []byte { return m.obj[m.valStart:m.valEnd] }
 
+// Span returns the indexes in the object at which the value begins and ends.
+func (m *Members) Span() (start, end int) { return m.valStart, m.valEnd }
+
 // Elements walks the elements of an array in order. See [ArrayElements].
 type Elements struct {
 	arr              []byte
@@ -228,6 +231,9 @@ func (e *Elements) Next() bool {
 
 // Value returns the text of the element without white space around it, aliasing the array.
 func (e *Elements) Value() []byte { return e.arr[e.valStart:e.valEnd] }
+
+// Span returns the indexes in the array at which the element begins and ends.
+func (e *Elements) Span() (start, end int) { return e.valStart, e.valEnd }
 
 // Lookup follows a path of member names from a valid JSON text and returns the value there. It
 // returns nil if a name is missing or a value on the way is not an object, and the first of members
