@@ -280,17 +280,33 @@ func (s *Session) negotiate(r *rpc.Request, once bool) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
+	replaced := s.update(func(next *State) bool {
+		if once && next.negotiated() {
+			return false
+		}
+		next.features, next.client.Info, next.client.Capabilities = st.features, st.client.Info, st.client.Capabilities
+		return true
+	})
+	if !replaced {
+		return nil, invalidRequest("initialize was already answered; it must be sent only once")
+	}
+	return st.features, nil
+}
+
+// update changes a copy of the state and stores it, unless change reports false. change may be
+// called again if another goroutine changes the state meanwhile.
+func (s *Session) update(change func(next *State) bool) bool {
 	for {
 		was := s.state.Load()
-		if once && was.negotiated() {
-			return nil, invalidRequest("initialize was already answered; it must be sent only once")
-		}
-		next := *st
+		next := new(State)
 		if was != nil {
-			next.ready, next.client.LogLevel = was.ready, was.client.LogLevel
+			*next = *was
 		}
-		if s.state.CompareAndSwap(was, &next) {
-			return next.features, nil
+		if !change(next) {
+			return false
+		}
+		if s.state.CompareAndSwap(was, next) {
+			return true
 		}
 	}
 }
@@ -317,32 +333,21 @@ func (s *Session) parseInitialize(r *rpc.Request) (*State, error) {
 
 // Initialized handles notifications/initialized. It reports if that was expected.
 func (s *Session) Initialized() bool {
-	for {
-		st := s.state.Load()
-		if !st.negotiated() || st.ready {
+	return s.update(func(next *State) bool {
+		if !next.negotiated() || next.ready {
 			return false
 		}
-		ready := *st
-		ready.ready = true
-		if s.state.CompareAndSwap(st, &ready) {
-			return true
-		}
-	}
+		next.ready = true
+		return true
+	})
 }
 
 // SetLogLevel handles logging/setLevel.
 func (s *Session) SetLogLevel(level mcp.LoggingLevel) {
-	for {
-		was := s.state.Load()
-		next := new(State)
-		if was != nil {
-			*next = *was
-		}
+	s.update(func(next *State) bool {
 		next.client.LogLevel = level
-		if s.state.CompareAndSwap(was, next) {
-			return
-		}
-	}
+		return true
+	})
 }
 
 // Legacy returns the negotiated features, or nil before the handshake is complete.

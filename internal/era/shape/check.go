@@ -94,7 +94,6 @@ func (c *checker) method(msg *message, m Message) bool {
 			message = msg.name + " is not a request of " + c.rev.String() + ": there it is part of an input_required result"
 		}
 		c.report(nil, NotInRevision, "", message)
-		c.findings[0].Has = senders.list()
 		return false
 	}
 	if msg.notification != (m.Kind == Notification) {
@@ -549,9 +548,6 @@ func (c *checker) tagged(text []byte, e *expr, fitting []uint16, at *path, typ s
 	is, must := strconv.Quote(e.tag)+" is "+clip.Quote(value, maxQuoted), ", but must be "+quotedWords(known)
 	if has := c.otherRevisions(e, value); has != 0 {
 		c.report(here, NotInRevision, typ, is+", which is of "+revisionList(has.list())+must+" in "+c.rev.String())
-		if n := len(c.findings); c.findings[n-1].Code == NotInRevision {
-			c.findings[n-1].Has = has.list()
-		}
 		return
 	}
 	c.report(here, BadValue, typ, is+must)

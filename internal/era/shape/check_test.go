@@ -183,14 +183,15 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestHas checks that an error lists the revisions that have a missing feature.
-func TestHas(t *testing.T) {
+// TestNotInRevision checks that a finding names the revisions that have a missing method.
+func TestNotInRevision(t *testing.T) {
 	problems := shape.Check(r5, request("tasks/list", `{}`))
 	if len(problems) != 1 {
 		t.Fatalf("got %v", problems)
 	}
-	if diff := cmp.Diff([]mcp.Revision{r4}, problems[0].Has); diff != "" {
-		t.Errorf("has (-want +got):\n%s", diff)
+	want := r5.String() + " has no tasks/list: it is of " + r4.String()
+	if got := problems[0].Message; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

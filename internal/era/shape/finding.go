@@ -93,8 +93,6 @@ type Finding struct {
 	// Type is the specification's name of the violated type, such as "Tool", or its place if it has
 	// no name, such as "Tool.inputSchema". It may be "".
 	Type string
-	// Has holds the revisions that have the method or value, for NotInRevision.
-	Has []mcp.Revision
 }
 
 const (

@@ -120,15 +120,8 @@ func (t Type) Alternatives() []Type {
 	return all
 }
 
-// Tag returns the member that distinguishes the alternatives of a KindUnion, or "".
-func (t Type) Tag() string { return t.resolve().expr.tag }
-
 // Values returns the strings of a KindEnum. A constant has one. The caller owns the slice.
 func (t Type) Values() []string { return slices.Clone(t.resolve().expr.values) }
-
-// Format returns the format of a KindString: "uri", "uri-template", "byte" for base64, or "" for
-// any text.
-func (t Type) Format() string { return t.resolve().expr.format }
 
 // MaxItems returns the maximum number of elements of a KindArray. Zero means no limit.
 func (t Type) MaxItems() int { return int(t.resolve().expr.items) }
