@@ -29,7 +29,6 @@ type call struct {
 	rev      mcp.Revision
 	modern   bool
 	exchange *exchange
-	batch    bool
 	// params are nil, and paramsLost is set, if they were too large to keep. redacted lists the
 	// redacted places of the request, as pointers into the message.
 	params     []byte
@@ -63,7 +62,7 @@ func (c *call) param(path ...string) []byte { return jsonwire.Lookup(c.params, p
 func newCall(v *view) *call {
 	c := &call{
 		n: v.e.N, t: v.e.T, dir: v.e.Dir, id: v.msg.id.Clone(), method: clip.Prefix(v.msg.method, maxPairedID),
-		rev: v.rev, modern: v.modern, exchange: v.exchange, batch: v.msg.batch, session: v.session,
+		rev: v.rev, modern: v.modern, exchange: v.exchange, session: v.session,
 	}
 	if len(v.msg.params) <= maxCallParams && v.checker.paramBytes+len(v.msg.params) <= v.checker.limits.MaxParamBytes {
 		c.params = bytes.Clone(v.msg.params)
@@ -187,9 +186,7 @@ func sortedCalls(s *session) []*call {
 // A progress is the state of one progress token.
 type progress struct {
 	// call is the request with the token.
-	call   *call
-	rev    mcp.Revision
-	modern bool
+	call *call
 	// n is the number of the event with the latest progress, or 0.
 	n uint64
 	// value is the JSON text of the latest progress.
@@ -228,7 +225,7 @@ func rememberToken(v *view) {
 		t.full = true
 		return
 	}
-	sparse.Set(&t.live, key, &progress{call: v.call, rev: v.rev, modern: v.modern})
+	sparse.Set(&t.live, key, &progress{call: v.call})
 }
 
 // progressOf returns the state of a progress notification's token, or nil.

@@ -149,7 +149,6 @@ func (ck *Checker) Add(head *capture.Head, e *capture.Event) []Finding {
 		ck.noteGap(r, e)
 		return nil
 	case capture.KindTail:
-		r.tail = true
 		if e.Tail != nil && e.Tail.Lost > 0 {
 			r.lostAt = max(r.lostAt, e.N, 1)
 		}
@@ -335,9 +334,6 @@ func (ck *Checker) rememberEvent(v *view) {
 			ck.setSessionID(s, id)
 		}
 	case capture.KindSSE:
-		if v.exchange != nil {
-			v.exchange.events++
-		}
 		if v.exchange != nil && e.SSE.Event == "endpoint" && v.exchange.method == "GET" {
 			ck.addEndpoint(v.exchange, e)
 		}
@@ -521,7 +517,7 @@ func (ck *Checker) revisionFor(v *view) (mcp.Revision, bool) {
 		}
 	case m.method == mcp.NotificationProgress:
 		if p := progressOf(v); p != nil {
-			return p.rev, p.modern
+			return p.call.rev, p.call.modern
 		}
 	}
 	if v.exchange != nil && v.exchange.call != nil && v.toClient() {
@@ -590,15 +586,8 @@ func (ck *Checker) rememberMessage(v *view, method string) {
 	if m.is(kindResponse) && v.call != nil {
 		ck.removeCall(v.call)
 	}
-	if v.exchange != nil {
-		if v.toServer() {
-			v.exchange.posted++
-		} else {
-			v.exchange.messages++
-			if v.e.SSE != nil {
-				v.exchange.events++
-			}
-		}
+	if v.exchange != nil && v.toServer() {
+		v.exchange.posted++
 	}
 }
 
@@ -614,7 +603,7 @@ func (ck *Checker) rememberRequest(v *view) {
 		v.exchange.call = c
 	}
 	if m.method == mcp.MethodInitialize && v.toServer() && !v.modern {
-		s.initialize, s.initializeCount = c, s.initializeCount+1
+		s.initialize = c
 		if s.initializeResult == 0 {
 			s.clientCaps = cloneBounded(v.param("capabilities"))
 		}

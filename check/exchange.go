@@ -29,14 +29,8 @@ type exchange struct {
 	call   *call
 	posted int
 
-	// responded is the number of the event with the response head, or 0.
-	responded uint64
-	status    int
-	response  []capture.Header
-	// messages counts the server's messages.
-	messages int
-	// events counts the events of the stream that have no message.
-	events int
+	status   int
+	response []capture.Header
 	// answered is set when the response to call has come in this exchange.
 	answered bool
 	state    states
@@ -47,11 +41,9 @@ type exchange struct {
 	lastUse
 }
 
-// A field is a header field of an exchange, with its location.
+// A field is a header field of an exchange.
 type field struct {
 	name, value string
-	// pointer locates the value in the event with the head, for example /req/headers/3/1.
-	pointer string
 	// redacted is set if value is a placeholder.
 	redacted bool
 }
@@ -61,8 +53,7 @@ func fields(headers []capture.Header, hidden []string, root, name string) []fiel
 	var found []field
 	for i, h := range headers {
 		if strings.EqualFold(h.Name, name) {
-			p := pointer(root, "headers", i, 1)
-			found = append(found, field{h.Name, strings.Trim(h.Value, " \t"), p, covers(hidden, p)})
+			found = append(found, field{h.Name, strings.Trim(h.Value, " \t"), covers(hidden, pointer(root, "headers", i, 1))})
 		}
 	}
 	return found
@@ -140,6 +131,6 @@ func (x *exchange) setRequest(e *capture.Event) {
 
 // setResponse stores the head of the response.
 func (x *exchange) setResponse(e *capture.Event) {
-	x.responded, x.status = e.N, e.Response.Status
+	x.status = e.Response.Status
 	x.response, x.redactedResponse = e.Response.Headers, e.Redacted
 }

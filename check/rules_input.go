@@ -23,9 +23,8 @@ type inputRound struct {
 	state []byte
 	// kept reports that state was short enough to keep.
 	kept bool
+	// keys has at most maxInputs keys.
 	keys []string
-	// lost reports that keys is incomplete.
-	lost bool
 }
 
 // inputRounds holds the input rounds of a session, by requestHash.
@@ -82,7 +81,6 @@ var observersInput = []observer{{
 		}
 		for key := range members(v.result("inputRequests")) {
 			if len(r.keys) >= maxInputs || len(key) > maxPairedID {
-				r.lost = true
 				break
 			}
 			r.keys = append(r.keys, key)

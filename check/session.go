@@ -51,8 +51,6 @@ type session struct {
 	// The fields below describe the legacy handshake.
 	// initialize is the request, or nil if none was seen.
 	initialize *call
-	// initializeCount counts the initialize requests.
-	initializeCount int
 	// rev is the revision in the server's result, or RevisionNone if none came or it is unknown.
 	rev mcp.Revision
 	// initializeResult is the number of the event with the result of initialize, or 0.
@@ -100,10 +98,8 @@ type sessionKey struct {
 
 // A captureState is what is known of a capture as a whole.
 type captureState struct {
-	id        string
 	transport capture.Transport
 	lostAt    uint64
-	tail      bool
 	// lastT is the time of the last event, in nanoseconds since the head.
 	lastT int64
 	lastN uint64
@@ -212,7 +208,7 @@ func (ck *Checker) captureOf(id string) *captureState {
 		evictOlder(ck.captures, ck.ticks, nil)
 		ck.capturesEvicted = 1
 	}
-	return findOrMake(ck, ck.captures, id, maxCaptures, evict, func() *captureState { return &captureState{id: id, lostAt: ck.capturesEvicted} })
+	return findOrMake(ck, ck.captures, id, maxCaptures, evict, func() *captureState { return &captureState{lostAt: ck.capturesEvicted} })
 }
 
 const maxCaptures = 256
