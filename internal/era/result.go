@@ -17,8 +17,8 @@ type CacheHints struct {
 
 // An Identity is a server's Implementation, encoded for each revision. It is immutable.
 type Identity struct {
-	// tails holds the ends of result objects, for legacy and modern revisions.
-	tails [2]string
+	// tail is the end of a result object of a modern revision.
+	tail string
 	// infos holds the Implementation by revision.
 	infos [6][]byte
 	// short is the Implementation that each modern result repeats: without the parts that only
@@ -33,8 +33,7 @@ func NewIdentity(info mcp.Implementation) *Identity {
 		id.infos[r] = mcp.Append(nil, &info, r)
 	}
 	id.short = mcp.Append(nil, &mcp.Implementation{Name: info.Name, Version: info.Version, Title: info.Title}, mcp.LatestRevision)
-	id.tails[0] = "}"
-	id.tails[1] = `,"resultType":"complete","_meta":{"` + mcp.MetaServerInfo + `":` + string(id.short) + `}}`
+	id.tail = `,"resultType":"complete","_meta":{"` + mcp.MetaServerInfo + `":` + string(id.short) + `}}`
 	return id
 }
 
@@ -60,9 +59,9 @@ func ShortInfo(info []byte) []byte {
 // End closes a result object that has members. It adds the members of every result of the revision.
 func (id *Identity) End(dst []byte, f *Features) []byte {
 	if f.Modern {
-		return append(dst, id.tails[1]...)
+		return append(dst, id.tail...)
 	}
-	return append(dst, id.tails[0]...)
+	return append(dst, '}')
 }
 
 // EndWithMeta is End for a result with the _meta object in meta, or nil. It adds the server info to
