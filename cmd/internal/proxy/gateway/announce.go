@@ -51,7 +51,7 @@ type watcher struct {
 // start begins to announce for g.
 func (a *announcer) start(g *Gateway) {
 	a.g, a.watchers, a.notify = g, map[*watcher]struct{}{}, make(chan struct{}, 1)
-	g.wg.Go(a.run)
+	g.running.Start(a.run)
 }
 
 // add adds a watcher for the notifications, whose list must not change.
@@ -108,7 +108,7 @@ func (a *announcer) inform(w *watcher) {
 	if !w.busy.CompareAndSwap(false, true) {
 		return // the goroutine looks again
 	}
-	ok := a.g.spawn(func() {
+	ok := a.g.running.Start(func() {
 		for w.again.Swap(false) {
 			a.announce(w)
 		}

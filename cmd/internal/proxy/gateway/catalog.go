@@ -243,7 +243,7 @@ func (c *catalog) startLocked(pause time.Duration) {
 		return
 	}
 	c.loading, c.loadBegan = make(chan struct{}), time.Now()
-	if !c.be.u.g.spawn(func() { c.run(pause) }) {
+	if !c.be.u.g.running.Start(func() { c.run(pause) }) {
 		close(c.loading)
 		c.loading, c.closed = nil, true
 	}
@@ -307,7 +307,7 @@ func (c *catalog) finished(snap *snapshot, err error) (again bool) {
 		pause := wait.Backoff(minRetry, maxRetry, c.failures, rand.Float64())
 		c.retryAt = time.Now().Add(pause)
 		if !c.closed && (time.Since(c.wanted) < retryFor || g.announcer.isWatched()) {
-			g.spawn(func() { c.retry(pause) })
+			g.running.Start(func() { c.retry(pause) })
 		}
 	} else {
 		changed = changed || !sameLists(c.snap, snap)
@@ -464,7 +464,7 @@ func (c *catalog) subscribe(capabilities []byte, meta string) {
 	params := `{"notifications":{` + filter[1:] + `},` + meta + `}`
 	ctx, cancel := context.WithCancel(c.ctx)
 	c.unsubscribe = cancel
-	c.subscribed = c.be.u.g.spawn(func() {
+	c.subscribed = c.be.u.g.running.Start(func() {
 		defer cancel()
 		began := time.Now()
 		_, err := exchangeWith(ctx, c.be.stateless, mcp.MethodSubscriptionsListen, params, catalogSender{c})
@@ -683,7 +683,7 @@ func (c *catalog) answer(m *jsonrpc.Message) {
 		frame = jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 	}
 	// The bridge must not be called while it sends.
-	c.be.u.g.spawn(func() { respond(c.ctx, peer, frame) })
+	c.be.u.g.running.Start(func() { respond(c.ctx, peer, frame) })
 }
 
 // requestID is the id of the gateway's own requests. A session has only one of them at a time.
@@ -702,17 +702,7 @@ func exchangeWith(ctx context.Context, peer relay.Peer, method, params string, o
 	if err := jsonrpc.Parse(frame, m, 0); err != nil {
 		return nil, err
 	}
-	response, err := peer.Request(ctx, frame, m, out, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := jsonrpc.Parse(response, m, 0); err != nil {
-		return nil, err
-	}
-	if m.Kind == jsonrpc.KindError {
-		return nil, m.Err()
-	}
-	return m.Result, nil
+	return resultOf(peer.Request(ctx, frame, m, out, nil))
 }
 
 // respond sends a response to a request of the server.

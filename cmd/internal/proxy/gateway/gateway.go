@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/internal/base/seal"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
@@ -30,7 +32,8 @@ var ErrClosed = errors.New("gateway: closed")
 type Gateway struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	// running are the goroutines that Close waits for.
+	running wait.Group
 
 	ring seal.Ring
 	// recording is nil if nothing is recorded.
@@ -172,7 +175,7 @@ func (g *Gateway) replaceState(o *Options) (*state, error) {
 	}
 	for _, u := range was.upstreams {
 		if !slices.Contains(next.upstreams, u) {
-			g.wg.Go(func() { u.retire(next.opts.DrainTimeout) })
+			g.running.Start(func() { u.retire(next.opts.DrainTimeout) })
 		}
 	}
 	return next, nil
@@ -212,34 +215,19 @@ func (st *state) makeTaskKeys() error {
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	g.closed = true
-	var sessions []*session
-	for s := range g.sessions {
-		sessions = append(sessions, s)
-	}
-	var upstreams []*upstream
-	for u := range g.live {
-		upstreams = append(upstreams, u)
-	}
+	sessions, upstreams := slices.Collect(maps.Keys(g.sessions)), slices.Collect(maps.Keys(g.live))
 	g.mu.Unlock()
 	g.cancel()
 	for _, s := range sessions {
 		s.Close()
 	}
+	var retiring sync.WaitGroup
 	for _, u := range upstreams {
-		g.wg.Go(func() { u.retire(0) })
+		retiring.Go(func() { u.retire(0) })
 	}
-	g.wg.Wait()
+	retiring.Wait()
+	g.running.Wait()
 	return nil
-}
-
-// spawn runs f in a goroutine that Close waits for. It reports false if the gateway is closed.
-func (g *Gateway) spawn(f func()) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.wg.Go(f)
-	}
-	return !g.closed
 }
 
 // Revisions implements relay.Handler.

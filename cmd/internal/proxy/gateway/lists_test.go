@@ -135,9 +135,8 @@ func TestExpireAtClose(t *testing.T) {
 		be, err := u.acquire(t.Context())
 		must(err)
 		be.release()
-		g.mu.Lock()
-		g.closed = true
-		g.mu.Unlock()
+		g.cancel()
+		g.running.Wait() // as Close does
 		be.expire()
 		g.Close()
 		select {

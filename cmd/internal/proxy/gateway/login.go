@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -311,11 +312,8 @@ func (s *session) announceLogin(page *LoginPage) {
 	if s.closed || s.logins[page.ID] || len(s.logins) >= maxLoginWaits {
 		return
 	}
-	if s.logins == nil {
-		s.logins = map[string]bool{}
-	}
-	s.logins[page.ID] = true
-	started := s.g.spawn(func() {
+	sparse.Set(&s.logins, page.ID, true)
+	started := s.g.running.Start(func() {
 		timer := time.NewTimer(time.Until(page.Expires))
 		defer timer.Stop()
 		select {

@@ -139,12 +139,7 @@ func (s *session) forget(u *upstream) {
 
 // close ends the session with the upstream.
 func (us *upstreamSession) close() {
-	select {
-	case <-us.ready:
-	default:
-		return // open closes it
-	}
-	if us.err == nil {
+	if us.isReady() && us.err == nil { // otherwise handshake closes it
 		us.peer.Close()
 		us.be.release()
 	}
@@ -251,10 +246,7 @@ func (s *session) noteSubscription(m *jsonrpc.Message, response []byte) {
 	if method == mcp.MethodResourcesUnsubscribe {
 		delete(s.subscribed, uri)
 	} else if len(s.subscribed) < maxSubscribed {
-		if s.subscribed == nil {
-			s.subscribed = map[string]bool{}
-		}
-		s.subscribed[uri] = true
+		sparse.Set(&s.subscribed, uri, true)
 	}
 }
 
@@ -271,7 +263,7 @@ func (s *session) Missed() {
 	s.mu.Lock()
 	uris := slices.Sorted(maps.Keys(s.subscribed))
 	s.mu.Unlock()
-	s.g.spawn(func() {
+	s.g.running.Start(func() {
 		for _, n := range allKinds {
 			s.send(jsonrpc.AppendNotification(nil, n, nil), bridge.Provenance{})
 		}
@@ -358,7 +350,7 @@ func (s *session) open(ctx context.Context, be *backend) (*upstreamSession, erro
 	if us == nil {
 		us = &upstreamSession{s: s, be: be, ready: make(chan struct{}), scope: s.g.scope(s.ctx, be, bridge.EraLegacy)}
 		sparse.Set(&s.upstreams, be.u, us)
-		if !s.g.spawn(us.handshake) {
+		if !s.g.running.Start(us.handshake) {
 			sparse.Delete(&s.upstreams, be.u)
 			s.mu.Unlock()
 			return nil, ErrClosed
@@ -462,7 +454,7 @@ func (us *upstreamSession) setLevelLocked(params []byte) {
 	}
 	before, done := us.leveled, make(chan struct{})
 	us.leveled = done
-	ok := us.s.g.spawn(func() {
+	ok := us.s.g.running.Start(func() {
 		defer close(done)
 		if before != nil {
 			<-before
@@ -656,7 +648,7 @@ func (s *session) evictServerRequestLocked() {
 	sparse.Delete(&s.serverRequests, oldest)
 	frame := jsonrpc.AppendError(nil, a.id, jsonrpc.Errorf(jsonrpc.CodeInternalError, "the client has not answered, and %d newer requests are pending", maxServerRequests), false)
 	// The bridge must not be called while it sends.
-	s.g.spawn(func() { respond(s.ctx, a.from.peer, frame) })
+	s.g.running.Start(func() { respond(s.ctx, a.from.peer, frame) })
 }
 
 // removeServerRequest forgets a request of an upstream. It returns its id for the client, or "".

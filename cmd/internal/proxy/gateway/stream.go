@@ -41,7 +41,7 @@ func (g *Gateway) ServeSocket(ctx context.Context, f jsonrpc.Framer) error {
 }
 
 func (g *Gateway) serve(ctx context.Context, f jsonrpc.Framer, strict bool) error {
-	c := &streamClient{g: g, f: f, strict: strict, calls: map[string]context.CancelFunc{}, notify: make(chan struct{}, 1), idle: make(chan struct{}, 1)}
+	c := &streamClient{g: g, f: f, strict: strict, calls: map[string]context.CancelFunc{}, notify: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer c.cancel(nil)
 	stop := context.AfterFunc(g.ctx, func() { c.cancel(ErrClosed) })
@@ -80,8 +80,6 @@ type streamClient struct {
 
 	// notify has an element if there is something to write or writing must end.
 	notify chan struct{}
-	// idle has an element after a request.
-	idle chan struct{}
 
 	mu sync.Mutex
 	// calls holds the pending requests by the key of their ids.
@@ -143,23 +141,16 @@ func (c *streamClient) serve() error {
 // drain ends the subscriptions and waits for the pending requests. It returns how many are late.
 func (c *streamClient) drain() int {
 	c.stateless.Close()
-	timer := time.NewTimer(c.g.state.Load().opts.DrainTimeout)
-	defer timer.Stop()
-	for {
-		c.mu.Lock()
-		n := len(c.calls)
-		c.mu.Unlock()
-		if n == 0 {
-			return 0
-		}
-		select {
-		case <-c.idle:
-		case <-timer.C:
-			return n
-		case <-c.ctx.Done():
-			return n
-		}
-	}
+	ctx, cancel := context.WithTimeout(c.ctx, c.g.state.Load().opts.DrainTimeout)
+	defer cancel()
+	go func() {
+		c.wg.Wait() // serve waits for it, too
+		cancel()
+	}()
+	<-ctx.Done()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
 }
 
 // Send implements rpc.Sender. It never blocks. A client that does not read is cut off.
@@ -281,7 +272,6 @@ func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]b
 			}
 		}
 		answer(response)
-		wait.Signal(c.idle)
 	}
 	switch string(m.Method) {
 	case mcp.MethodInitialize, mcp.MethodSetLevel:

@@ -301,14 +301,7 @@ func (p *part) run(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	defer be.release()
 	p.scope = p.sub.g.scope(ctx, be, bridge.EraModern)
 	own := jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "notifications"), p.filter())
-	response, err := be.stateless.Request(be.callerContext(ctx), own, m, p, nil)
-	if err == nil {
-		var answer jsonrpc.Message
-		if err = jsonrpc.Parse(response, &answer, 0); err == nil && answer.Kind == jsonrpc.KindError {
-			err = answer.Err()
-		}
-	}
-	if err == nil {
+	if _, err = resultOf(be.stateless.Request(be.callerContext(ctx), own, m, p, nil)); err == nil {
 		err = errors.New("the server has ended the subscription")
 	}
 	if !p.settle(nil, err) && p.err == nil {

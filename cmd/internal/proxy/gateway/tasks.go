@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -64,14 +65,11 @@ type taskOwners struct {
 func (o *taskOwners) add(t OwnedTask) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.tasks == nil {
-		o.tasks = map[OwnedTask]*list.Element{}
-	}
 	if e := o.tasks[t]; e != nil {
 		o.recent.MoveToFront(e)
 		return
 	}
-	o.tasks[t] = o.recent.PushFront(t)
+	sparse.Set(&o.tasks, t, o.recent.PushFront(t))
 	if len(o.tasks) > maxOwnedTasks {
 		delete(o.tasks, o.recent.Remove(o.recent.Back()).(OwnedTask))
 	}
@@ -224,22 +222,15 @@ func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, c
 	if err := jsonrpc.Parse(c.frame, own, 0); err != nil {
 		return page, err
 	}
-	response, err := s.g.perform(ctx, c, nil, nil, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
+	result, err := resultOf(s.g.perform(ctx, c, nil, nil, func(ctx context.Context, sc *scope, frame []byte) ([]byte, error) {
 		return s.forward(ctx, o, sc, frame, own, out, nil)
-	})
+	}))
 	if err != nil {
 		return page, err
 	}
-	answer := new(jsonrpc.Message)
-	if err := jsonrpc.Parse(response, answer, 0); err != nil {
-		return page, err
-	}
-	if answer.Kind == jsonrpc.KindError {
-		return page, answer.Err()
-	}
 	principal := principalID(ctx)
 	key := s.g.state.Load().taskKeys[0]
-	if array := era.Lookup(answer.Result, "tasks"); len(array) > 0 && array[0] == '[' {
+	if array := era.Lookup(result, "tasks"); len(array) > 0 && array[0] == '[' {
 		for elements := jsonwire.ArrayElements(array); elements.Next(); {
 			id := era.LookupString(elements.Value(), "taskId")
 			if id == "" {
@@ -254,7 +245,7 @@ func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, c
 			page.items = append(append(page.items, ','), jsonedit.Splice(elements.Value(), jsonedit.Locate(elements.Value(), "taskId"), exposed)...)
 		}
 	}
-	next := era.Lookup(answer.Result, "nextCursor")
+	next := era.Lookup(result, "nextCursor")
 	if len(next) > 0 && next[0] == '"' && len(next) <= maxTaskCursor && !bytes.Equal(next, cursor) {
 		page.next = next
 	}

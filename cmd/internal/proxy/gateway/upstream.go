@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 )
@@ -29,8 +31,9 @@ type upstream struct {
 	backends map[string]*backend
 	// inFlight counts the pending requests of clients.
 	inFlight int
-	// drained is closed when the upstream is retired and inFlight is 0.
-	drained chan struct{}
+	// drained ends when the upstream is retired and inFlight is 0, and with the gateway.
+	drained context.Context
+	cancel  context.CancelFunc
 	retired bool
 	closed  bool
 }
@@ -60,7 +63,8 @@ type backend struct {
 const maxBackends = 1000
 
 func newUpstream(g *Gateway, conf *Upstream) *upstream {
-	u := &upstream{g: g, name: conf.Name, backends: map[string]*backend{}, drained: make(chan struct{})}
+	u := &upstream{g: g, name: conf.Name, backends: map[string]*backend{}}
+	u.drained, u.cancel = context.WithCancel(g.ctx)
 	u.conf.Store(conf)
 	return u
 }
@@ -135,10 +139,7 @@ func (be *backend) release() {
 }
 
 func (u *upstream) idleTimeout() time.Duration {
-	if d := u.conf.Load().Bridge.IdleTimeout; d > 0 {
-		return d
-	}
-	return 30 * time.Minute
+	return cmp.Or(u.conf.Load().Bridge.IdleTimeout, 30*time.Minute)
 }
 
 // begin counts a request of a client. The caller must call end.
@@ -157,11 +158,7 @@ func (u *upstream) end() {
 
 func (u *upstream) checkDrainedLocked() {
 	if u.retired && u.inFlight == 0 {
-		select {
-		case <-u.drained:
-		default:
-			close(u.drained)
-		}
+		u.cancel()
 	}
 }
 
@@ -171,21 +168,11 @@ func (u *upstream) retire(timeout time.Duration) {
 	u.retired = true
 	u.checkDrainedLocked()
 	u.mu.Unlock()
-	if timeout > 0 {
-		timer := time.NewTimer(timeout)
-		defer timer.Stop()
-		select {
-		case <-u.drained:
-		case <-timer.C:
-		case <-u.g.ctx.Done():
-		}
-	}
+	wait.Sleep(u.drained, timeout)
+	u.cancel()
 	u.mu.Lock()
 	u.closed = true
-	var all []*backend
-	for _, be := range u.backends {
-		all = append(all, be)
-	}
+	all := slices.Collect(maps.Values(u.backends))
 	clear(u.backends)
 	u.mu.Unlock()
 	u.g.mu.Lock()
@@ -256,7 +243,7 @@ func (u *upstream) evictIdleLocked() bool {
 // removeLocked removes a backend and closes it.
 func (u *upstream) removeLocked(be *backend) {
 	be.idle.Stop()
-	if u.g.spawn(be.close) { // otherwise retire closes it
+	if u.g.running.Start(be.close) { // otherwise retire closes it
 		delete(u.backends, be.principal)
 	}
 }
