@@ -137,11 +137,7 @@ func (p *callerPolicy) apply(o *gateway.Options) {
 
 // limitsOf returns the limits of a configuration.
 func limitsOf(c *gatewayconfig.Config) policy.LimitOptions {
-	caller := c.Limits.PerCaller
-	o := policy.LimitOptions{
-		Caller:    policy.Limit{Rate: caller.Rate, Burst: caller.Burst, Concurrent: caller.Concurrent},
-		Upstreams: map[string]policy.Limit{},
-	}
+	o := policy.LimitOptions{Caller: c.Limits.PerCaller, Upstreams: map[string]policy.Limit{}}
 	for _, u := range c.Upstreams {
 		// The burst belongs to the rate.
 		l, all := u.Limits, c.Limits.Upstream

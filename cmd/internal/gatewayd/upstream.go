@@ -163,14 +163,19 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 	if u.Transport == "sse" {
 		side.URL = address
 	}
-	credentials := policy.Credentials{Headers: map[string]policy.Source{}, Logger: b.log.With("upstream", u.Name)}
+	credentials := policy.Credentials{Headers: map[string]policy.Source{}, Tokens: b.tokens, Logger: b.log.With("upstream", u.Name)}
 	for name, value := range u.Headers {
 		credentials.Headers[name] = func() (auth.Secret, error) {
 			text, err := value.Resolve()
 			return auth.NewSecret(text), err
 		}
 	}
-	b.credentials(&credentials, u.Credentials)
+	if c := u.Credentials; c != nil {
+		credentials.Client, credentials.Exchange = c.Client, c.Exchange
+		if !c.Token.IsZero() {
+			credentials.Token = c.Token.Resolve
+		}
+	}
 	authenticated, err := credentials.Transport(address, side)
 	if err != nil {
 		return fmt.Errorf("credentials: %w", err)
@@ -187,23 +192,6 @@ func (b *upstreamBuilder) remoteServer(u *gatewayconfig.Upstream, out *gateway.U
 	})
 	out.Bridge.Connect = func(ctx context.Context, _ io.Writer) (jsonrpc.Framer, error) { return transport.Connect(ctx) }
 	return nil
-}
-
-// credentials adds the credentials of a configuration.
-func (b *upstreamBuilder) credentials(to *policy.Credentials, c *gatewayconfig.Credentials) {
-	switch {
-	case c == nil, c.Login != nil:
-	case c.Client != nil:
-		to.Client = &policy.ClientCredentials{Issuer: c.Client.Issuer, ID: c.Client.ID, Secret: c.Client.Secret.Resolve, Scopes: c.Client.Scopes}
-	case c.Exchange != nil:
-		of := policy.ClientCredentials{Issuer: c.Exchange.Issuer, ID: c.Exchange.ID, Scopes: c.Exchange.Scopes}
-		if !c.Exchange.Secret.IsZero() {
-			of.Secret = c.Exchange.Secret.Resolve
-		}
-		to.Exchange = &policy.Exchange{ClientCredentials: of, Audience: c.Exchange.Audience, Resource: c.Exchange.Resource, Tokens: b.tokens}
-	default:
-		to.Token = c.Token.Resolve
-	}
 }
 
 // maxStderrLine limits the logged bytes of a line.

@@ -161,10 +161,11 @@ var invalidFiles = []struct {
 		`3:75: upstreams.a.inherit[6]: OTEL_EXPORTER_OTLP_HEADERS has a secret of the gateway, which servers do not inherit: if this one needs it, write env: {OTEL_EXPORTER_OTLP_HEADERS: "env:OTEL_EXPORTER_OTLP_HEADERS"}`,
 		"4:37: inherit does not apply to an upstream with a url",
 	}, true},
-	{"headers", "upstreams:\n  a: {url: \"https://x.example/mcp\", headers: {\"a b\": c, mcp-name: d, X-A: e, x-a: f}}\n", []string{
+	{"headers", "upstreams:\n  a: {url: \"https://x.example/mcp\", headers: {\"a b\": c, mcp-name: d, X-A: e, x-a: f}}\n  b: {url: \"https://x.example/mcp\", headers: {authorization: \"env:H\"}, credentials: {token: \"env:T\"}}\n", []string{
 		`2:47: "a b" cannot be the name of a header`,
 		"2:57: upstreams.a.headers.mcp-name: the protocol itself has this header",
 		"2:78: X-A and x-a are the same header",
+		"3:47: upstreams.b.headers.authorization and credentials exclude each other",
 	}, true},
 	{"an address that other machines can reach", "listen: 0.0.0.0:80\nadmin: \":9090\"\nupstreams: {a: {command: a}}\n", []string{
 		"1:9: other machines can reach 0.0.0.0:80 without a token: add auth, listen at 127.0.0.1, or set listen.allowRemote",
@@ -187,11 +188,12 @@ var invalidFiles = []struct {
 		"1:10: views[0].match needs auth: without it, callers have neither claims nor scopes",
 		`1:47: views[1] neither allows nor denies anything: add allow, such as ["*"]`,
 	}, false},
-	{"credentials", "upstreams:\n  a: {url: \"http://x.example/mcp\", credentials: {token: \"env:T\"}}\n  b: {url: \"https://x.example/mcp\", credentials: {}}\n  c: {url: \"https://x.example/mcp\", credentials: {exchange: {issuer: \"https://i.example\", id: a}}}\n", []string{
+	{"credentials", "upstreams:\n  a: {url: \"http://x.example/mcp\", credentials: {token: \"env:T\"}}\n  b: {url: \"https://x.example/mcp\", credentials: {}}\n  c: {url: \"https://x.example/mcp\", credentials: {exchange: {issuer: \"https://i.example\", id: a}}}\n  d: {url: \"https://x.example/mcp\", credentials: {token: \"env:T\", client: {issuer: \"https://i.example\", id: a, secret: \"env:S\"}}}\n", []string{
 		"2:49: upstreams.a.credentials needs an https URL: over http anyone on the network path could read the token",
 		"3:50: upstreams.b.credentials needs a token, client, exchange or login",
 		"4:51: upstreams.c.credentials.exchange needs auth.issuers: without them, callers have no token to exchange",
 		"4:61: upstreams.c.credentials.exchange: id and secret need each other",
+		"5:67: upstreams.d.credentials has token and client: want only one of them",
 	}, false},
 	{"logins without an identity", "auth: {resource: \"https://x.example/mcp\", issuers: [{url: \"https://i.example\"}]}\nupstreams: {a: {url: \"https://x.example/mcp\", credentials: {login: {}}}}\n", []string{
 		"1:7: credentials.login needs login.identity with auth.issuers, so that nobody can log in for somebody else: add login: {identity: {issuer: ..., id: ...}}",

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/oauth"
 )
 
@@ -26,7 +27,8 @@ type Source func() (auth.Secret, error)
 const sourceTTL = time.Second
 
 // Credentials are what the gateway authenticates with to one upstream over HTTP. At most one of
-// Token, Client and Exchange is set.
+// Token, Client and Exchange is set, and without Headers for Authorization. Package config checks
+// that.
 type Credentials struct {
 	// Headers are sent with each request.
 	Headers map[string]Source
@@ -34,39 +36,18 @@ type Credentials struct {
 	Token Source
 	// Client gets a token for the gateway itself
 	// (https://www.rfc-editor.org/rfc/rfc6749#section-4.4).
-	Client *ClientCredentials
-	// Exchange gets a token for the caller (https://www.rfc-editor.org/rfc/rfc8693).
-	Exchange *Exchange
+	// The secret is read once, and the upstream must name the issuer in its metadata.
+	Client *config.ClientCredentials
+	// Exchange gets a token for the caller (https://www.rfc-editor.org/rfc/rfc8693), with one of
+	// Tokens. The upstream does not take part in the choice of the issuer.
+	Exchange *config.Exchange
+	Tokens   *CallerTokens
 	// MetadataTransport sends the requests to authorization servers. Nil means a new
 	// [http.Transport] with the proxy of the environment: the configuration names the authorization
 	// servers, which may be in a private network.
 	MetadataTransport http.RoundTripper
 	// Logger receives what package oauth logs, and failures to read secrets. Nil discards it.
 	Logger *slog.Logger
-}
-
-// ClientCredentials are those of the gateway at an authorization server.
-type ClientCredentials struct {
-	// Issuer is the authorization server, which the upstream must name in its metadata.
-	Issuer string
-	// ID and Secret authenticate the gateway. The secret is read once.
-	ID     string
-	Secret Source
-	// Scopes are requested. Empty means those that the upstream asks for.
-	Scopes []string
-}
-
-// An Exchange gets a token for each caller by token exchange.
-type Exchange struct {
-	// ClientCredentials are the authorization server, the gateway's credentials there, and the
-	// scopes. The upstream does not take part in the choice of the issuer. ID and Secret may be
-	// empty if the issuer needs no authentication.
-	ClientCredentials
-	// Audience and Resource name the upstream to the issuer. If both are empty, the resource is the
-	// upstream's URL.
-	Audience, Resource string
-	// Tokens has the tokens of the callers.
-	Tokens *CallerTokens
 }
 
 // Transport returns a transport that authenticates requests to the upstream with the endpoint URL
@@ -80,15 +61,9 @@ func (c *Credentials) Transport(server string, base http.RoundTripper) (http.Rou
 	if err != nil || u.Host == "" {
 		return nil, errors.New("the URL of the server is malformed")
 	}
-	if c.Token != nil && c.Client != nil || c.Client != nil && c.Exchange != nil || c.Exchange != nil && c.Token != nil {
-		return nil, errors.New("credentials: token, client and exchange exclude each other")
-	}
 	log := cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	h := &headerTransport{scheme: strings.ToLower(u.Scheme), host: strings.ToLower(u.Host), base: base}
 	for name, source := range c.Headers {
-		if http.CanonicalHeaderKey(name) == "Authorization" && (c.Token != nil || c.Client != nil || c.Exchange != nil) {
-			return nil, errors.New("the header Authorization and credentials exclude each other")
-		}
 		h.headers = append(h.headers, &header{name: name, source: source, log: log})
 	}
 	if c.Token != nil {
@@ -119,23 +94,20 @@ func (c *Credentials) oauthClient(log *slog.Logger) (*oauth.Client, error) {
 	if o.MetadataTransport == nil {
 		o.MetadataTransport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute}
 	}
-	cc := c.Client
-	if cc != nil {
-		o.Grant = oauth.ClientCredentials{}
+	var secret config.Reference
+	if cc := c.Client; cc != nil {
+		o.Grant, secret = oauth.ClientCredentials{}, cc.Secret
+		o.ClientIssuer, o.ClientID, o.Scopes = cc.Issuer, cc.ID, cc.Scopes
 	} else {
-		if c.Exchange.Tokens == nil {
-			return nil, errors.New("exchange: callers have no tokens without auth")
-		}
-		cc = &c.Exchange.ClientCredentials
-		o.Grant = oauth.TokenExchange{SubjectToken: c.Exchange.Tokens.Of, Audience: c.Exchange.Audience, Resource: c.Exchange.Resource}
+		ex := c.Exchange
+		o.Grant, secret = oauth.TokenExchange{SubjectToken: c.Tokens.Of, Audience: ex.Audience, Resource: ex.Resource}, ex.Secret
+		o.ClientIssuer, o.ClientID, o.Scopes = ex.Issuer, ex.ID, ex.Scopes
 	}
-	o.ClientIssuer, o.ClientID, o.Scopes = cc.Issuer, cc.ID, cc.Scopes
-	if cc.Secret != nil {
-		secret, err := cc.Secret()
-		if err != nil {
+	if !secret.IsZero() {
+		var err error
+		if o.ClientSecret, err = secret.Resolve(); err != nil {
 			return nil, err
 		}
-		o.ClientSecret = secret
 	}
 	return oauth.NewClient(o)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/test/issuer"
 	"mcpwire/oauth"
 )
@@ -163,10 +164,19 @@ func TestSecretIsReadAgain(t *testing.T) {
 	})
 }
 
+// gatewaySecret returns a reference to the secret of the gateway at the authorization server.
+func gatewaySecret(t *testing.T) config.Reference {
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte("gateway-secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Reference{File: path}
+}
+
 func TestClientCredentials(t *testing.T) {
 	i := newIDP()
 	i.needToken = true
-	c := &Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret"), Scopes: []string{"read"}}, MetadataTransport: i}
+	c := &Credentials{Client: &config.ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: gatewaySecret(t), Scopes: []string{"read"}}, MetadataTransport: i}
 	rt, err := c.Transport(testUpstream, i)
 	if err != nil {
 		t.Fatal(err)
@@ -207,8 +217,8 @@ func TestExchange(t *testing.T) {
 			return ""
 		}
 		c := &Credentials{
-			Headers:           map[string]Source{"X-Api-Key": text("k")},
-			Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
+			Headers:  map[string]Source{"X-Api-Key": text("k")},
+			Exchange: &config.Exchange{Issuer: testIssuer, ID: "gateway", Secret: gatewaySecret(t), Audience: "up"}, Tokens: &tokens,
 			MetadataTransport: i,
 		}
 		rt, err := c.Transport(testUpstream, i)
@@ -312,11 +322,8 @@ func TestCredentialErrors(t *testing.T) {
 	}{
 		{Credentials{Headers: map[string]Source{"X-Key": broken}}, "header X-Key: the variable KEY is not set"},
 		{Credentials{Headers: map[string]Source{"X-Key": text("a\r\nb")}}, "header X-Key: it has characters that a header cannot contain"},
-		{Credentials{Token: text("a"), Client: &ClientCredentials{}}, "credentials: token, client and exchange exclude each other"},
-		{Credentials{Token: text("a"), Headers: map[string]Source{"authorization": text("b")}}, "the header Authorization and credentials exclude each other"},
-		{Credentials{Exchange: &Exchange{}}, "exchange: callers have no tokens without auth"},
-		{Credentials{Client: &ClientCredentials{Issuer: testIssuer, ID: "a", Secret: broken}}, "the variable KEY is not set"},
-		{Credentials{Client: &ClientCredentials{Issuer: testIssuer}}, "oauth: client credentials need ClientID, and ClientSecret or ClientKey"},
+		{Credentials{Client: &config.ClientCredentials{Issuer: testIssuer, ID: "a", Secret: config.Reference{Env: "MCPWIRE_TEST_UNSET"}}}, "the environment variable MCPWIRE_TEST_UNSET is not set"},
+		{Credentials{Client: &config.ClientCredentials{Issuer: testIssuer}}, "oauth: client credentials need ClientID, and ClientSecret or ClientKey"},
 	} {
 		if _, err := tt.c.Transport(testUpstream, newIDP()); err == nil || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)

@@ -458,8 +458,8 @@ func testGatewayExchange(t *testing.T, revision, upstream mcp.Revision) {
 	var tokens CallerTokens
 	var wire wire
 	credentials := &Credentials{
-		Headers:           map[string]Source{"X-Gateway": text("gw")},
-		Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
+		Headers:  map[string]Source{"X-Gateway": text("gw")},
+		Exchange: &config.Exchange{Issuer: testIssuer, ID: "gateway", Secret: gatewaySecret(t), Audience: "up"}, Tokens: &tokens,
 		MetadataTransport: idp,
 	}
 	rt, err := credentials.Transport(upURL, wire.transport(ownTransport(t)))
@@ -516,7 +516,7 @@ func TestGatewayExchangeFails(t *testing.T) {
 			defer up.Close()
 			var tokens CallerTokens
 			credentials := &Credentials{
-				Exchange:          &Exchange{ClientCredentials: ClientCredentials{Issuer: testIssuer, ID: "gateway", Secret: text("gateway-secret")}, Audience: "up", Tokens: &tokens},
+				Exchange: &config.Exchange{Issuer: testIssuer, ID: "gateway", Secret: gatewaySecret(t), Audience: "up"}, Tokens: &tokens,
 				MetadataTransport: idp,
 			}
 			rt, err := credentials.Transport(up.URL, ownTransport(t))

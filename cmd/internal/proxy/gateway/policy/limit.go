@@ -13,19 +13,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/rpc/relay"
 )
 
 // A Limit bounds the calls of one caller, or to one upstream. The zero Limit sets no bound.
-type Limit struct {
-	// Rate is the average number of calls a second. Zero means no limit.
-	Rate float64
-	// Burst is the number of calls that may come at once after a pause. Zero means Rate, but at
-	// least 1.
-	Burst int
-	// Concurrent is the number of calls in flight. Zero means no limit.
-	Concurrent int
-}
+type Limit = config.CallerLimits
 
 // LimitOptions are the limits of [NewLimits].
 type LimitOptions struct {

@@ -452,9 +452,6 @@ func compileRule(r config.View) (c viewRule, err error) {
 	if c.deny, err = compilePatterns("deny", r.Deny); err != nil {
 		return c, err
 	}
-	if len(c.allow)+len(c.deny) == 0 {
-		return c, errors.New("it neither allows nor denies anything")
-	}
 	return c, c.compileMatch(r.Match)
 }
 

@@ -251,7 +251,6 @@ func TestViewErrors(t *testing.T) {
 		rule config.View
 		want string
 	}{
-		{config.View{}, "views[0]: it neither allows nor denies anything"},
 		{config.View{Deny: []string{"*"}}, `views: no rule allows anything, so nobody sees anything: add allow: ["*"] to a rule`},
 		{config.View{Allow: []string{`a\`}}, `views[0]: allow: the pattern "a\\" ends with a backslash`},
 		{config.View{Allow: []string{"*"}, Match: config.Match{Claims: map[string]config.Texts{"team": nil}}}, `views[0]: claim "team": the name or the value is missing`},
