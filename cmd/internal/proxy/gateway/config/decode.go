@@ -226,8 +226,6 @@ func (d *decoder) text(path string, n *yaml.Node, want string) (string, bool) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!str":
 		return n.Value, true
-	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
-		d.file.errorf(positionOf(n), "%s has no value: want %s", show(path), want)
 	case n.Kind == yaml.ScalarNode && want == "a text":
 		d.file.errorf(positionOf(n), "%s is %s: want a text (write %q)", show(path), kindOf(n), clip.Characters(n.Value, 60))
 	default:
@@ -391,8 +389,6 @@ func kindOf(n *yaml.Node) string {
 		return "a list"
 	case yaml.ScalarNode:
 		switch n.Tag {
-		case "!!null":
-			return "empty"
 		case "!!bool":
 			return "true or false"
 		case "!!int", "!!float":

@@ -33,9 +33,9 @@ func (w *Watcher) Changed() bool {
 		w.last = nil
 		return false
 	}
-	settled := same(now, w.last)
+	settled := SameVersion(now, w.last)
 	w.last = now
-	if !settled || same(now, w.seen) {
+	if !settled || SameVersion(now, w.seen) {
 		return false
 	}
 	w.seen = now
@@ -52,7 +52,11 @@ func (w *Watcher) Forget() {
 	w.seen, w.last = now, now
 }
 
-// same reports whether two results of Stat are of the same unchanged file.
-func same(a, b os.FileInfo) bool {
-	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+// SameVersion reports whether two descriptions, which are nil if there is no file, are of the same
+// unchanged file. The time alone does not tell two writes within a few milliseconds apart.
+func SameVersion(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

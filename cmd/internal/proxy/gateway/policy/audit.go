@@ -173,9 +173,7 @@ func (a *Audit) Close() error {
 	if !already {
 		close(a.wake)
 	}
-	select {
-	case <-a.done:
-	case <-time.After(auditCloseTimeout):
+	if !wait.Closed(a.done, auditCloseTimeout) {
 		return errors.New("close the audit log: the disk does not take the last lines")
 	}
 	if a.path == "" {

@@ -22,6 +22,7 @@ import (
 
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proc/filelock"
@@ -79,9 +80,10 @@ type Pins struct {
 	mode func(upstream string) PinMode
 	log  *slog.Logger
 	wake chan struct{}
-	stop chan struct{}
 	done chan struct{}
-	once sync.Once
+	// ctx ends with Close.
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	mu   sync.Mutex
 	pins map[pinKey]*pin
@@ -198,13 +200,14 @@ func hashJSON(v any) string {
 func OpenPins(o PinOptions) (*Pins, error) {
 	p := &Pins{
 		path: o.Path, mode: o.Mode, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)),
-		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}), dirty: map[pinKey]bool{},
+		wake: make(chan struct{}, 1), done: make(chan struct{}), dirty: map[pinKey]bool{},
 	}
 	var err error
 	if p.pins, p.seen, err = readPins(o.Path); err != nil {
 		return nil, err
 	}
 	p.lastCheck = time.Now()
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	go p.run()
 	return p, nil
 }
@@ -280,7 +283,7 @@ func (p *Pins) rereadLocked(now time.Time) {
 		return
 	}
 	p.lastCheck = now
-	if now, err := os.Stat(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) || isSameVersion(now, p.seen) {
+	if now, err := os.Stat(p.path); err != nil && !errors.Is(err, fs.ErrNotExist) || config.SameVersion(now, p.seen) {
 		return
 	}
 	pins, info, err := readPins(p.path)
@@ -305,7 +308,7 @@ func (p *Pins) mergeLocked(file map[pinKey]*pin) {
 
 // Close writes what is pending.
 func (p *Pins) Close() error {
-	p.once.Do(func() { close(p.stop) })
+	p.cancel()
 	<-p.done
 	p.mu.Lock()
 	pending := len(p.dirty)
@@ -322,12 +325,10 @@ func (p *Pins) run() {
 	for {
 		select {
 		case <-p.wake:
-		case <-p.stop:
+		case <-p.ctx.Done():
 			return
 		}
-		select {
-		case <-time.After(pinSaveDelay):
-		case <-p.stop:
+		if !wait.Sleep(p.ctx, pinSaveDelay) {
 			return
 		}
 		if err := p.save(); err != nil {
@@ -351,7 +352,7 @@ func (p *Pins) save() error {
 		return err
 	}
 	p.mu.Lock()
-	p.replaced = p.replaced || !isSameVersion(was, p.seen)
+	p.replaced = p.replaced || !config.SameVersion(was, p.seen)
 	p.mergeLocked(file)
 	merged := map[pinKey]*pin{}
 	for key := range p.dirty {
@@ -460,15 +461,6 @@ func AcceptPins(path, upstream, name string) ([]*PinChange, error) {
 	}
 	_, err = writePins(path, pins)
 	return accepted, err
-}
-
-// isSameVersion reports if two descriptions, which are nil if there is no file, are of the same
-// unchanged file. The time alone does not tell two writes within a few milliseconds apart.
-func isSameVersion(a, b os.FileInfo) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // readPins reads a file. A missing file has no pins and a nil FileInfo.
