@@ -40,7 +40,7 @@ type Bridge struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 	// recording is nil if Options.Record is.
-	recording *recording
+	recording *Recording
 	// callCount counts the calls of all clients since the start.
 	callCount atomic.Uint64
 	metrics   metrics
@@ -78,9 +78,9 @@ func New(o *Options) (*Bridge, error) {
 	}
 	b := &Bridge{opts: o.withDefaults(), instance: rand.Text()[:8], clients: map[*client]struct{}{}, pool: map[string]*sharedUpstream{}, leftOut: map[string]bool{}}
 	b.servers = serverCounts{opts: &b.opts, open: &b.openConnections}
-	b.recording = newRecording(b.opts.Record)
+	b.recording = NewRecording(b.opts.Record, nil)
 	if b.behindGateway() {
-		b.recording = b.opts.Recording.r
+		b.recording = b.opts.Recording
 	}
 	b.ctx, b.cancel = context.WithCancel(context.WithoutCancel(b.opts.BaseContext))
 	return b, nil
@@ -146,8 +146,8 @@ func ParseEra(s string) (Era, error) {
 	return 0, fmt.Errorf("want auto, legacy or modern")
 }
 
-// revisions returns the revisions that clients of the era may use.
-func (e Era) revisions() []mcp.Revision {
+// Revisions returns the revisions that clients of the era may use.
+func (e Era) Revisions() []mcp.Revision {
 	var list []mcp.Revision
 	for _, r := range mcp.Revisions() {
 		if e == EraAuto || r.Modern() == (e == EraModern) {

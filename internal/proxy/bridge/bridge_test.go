@@ -61,7 +61,7 @@ func TestServersPerCaller(t *testing.T) {
 	}
 	for _, shared := range []bool{false, true} {
 		t.Run(fmt.Sprintf("shared=%v", shared), func(t *testing.T) {
-			b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, Shared: shared, MaxServers: 7, MaxServersPerCaller: 3})
+			b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.Revisions()), ServerEra: EraLegacy, Shared: shared, MaxServers: 7, MaxServersPerCaller: 3})
 			url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
 			var got []int
 			var last string
@@ -99,7 +99,7 @@ func TestServersPerCaller(t *testing.T) {
 		})
 	}
 	t.Run("modern", func(t *testing.T) { // unused connections are evicted
-		b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), ServerEra: EraLegacy, MaxServersPerCaller: 3})
+		b := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.Revisions()), ServerEra: EraLegacy, MaxServersPerCaller: 3})
 		url := served(t, b, &streamable.Options{Guard: guard}).URL + "/mcp"
 		for range 8 {
 			if status, _ := open(t, url, "ann", "modern"); status != 200 {

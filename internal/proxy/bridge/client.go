@@ -27,7 +27,7 @@ import (
 // The flow of a message from the client to the server is:
 //
 //	streamClient.read, or client.roundTrip on HTTP       reads it, refuses invalid messages
-//	client.request, notification, response               records it; makes a call of a request
+//	client.request, message                              records it; makes a call of a request
 //	client.dispatch                                      queues it until the forwarder is known
 //	client.resolveForwarder, Bridge.forwarderFor         on the first message: detect the server's
 //	                                                     era, choose passthrough or translator
@@ -302,14 +302,8 @@ func (c *call) reject(e *relay.RejectedError) {
 	c.fail(jsonrpc.Errorf(jsonrpc.CodeInternalError, "%s", e.Reason))
 }
 
-// notification takes a notification. Ownership is as in request.
-func (cl *client) notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	_, event, _ := cl.receive(ctx, frame)
-	cl.logDropped(cl.dispatch(clientMessage{frame: frame, m: m, event: event}))
-}
-
-// response takes the response to a server's request. Ownership is as in request.
-func (cl *client) response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
+// message takes a notification, or the response to a server's request. Ownership is as in request.
+func (cl *client) message(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	_, event, _ := cl.receive(ctx, frame)
 	cl.logDropped(cl.dispatch(clientMessage{frame: frame, m: m, event: event}))
 }
@@ -334,7 +328,7 @@ func (cl *client) abandon(c *call) {
 	if p != nil && open {
 		p.abandon(c)
 	}
-	c.finish(nil, provenance{})
+	c.finish(nil, Provenance{})
 }
 
 // Errors of dispatch.
@@ -439,7 +433,7 @@ func (cl *client) resolveForwarder(o clientMessage) {
 
 // send sends the client a message that is not a response, by out if that is not nil. from is the
 // origin of the message.
-func (cl *client) send(out rpc.Sender, frame []byte, from provenance) error {
+func (cl *client) send(out rpc.Sender, frame []byte, from Provenance) error {
 	rec := cl.rec
 	if box, ok := out.(*outbox); ok {
 		rec = box.rec
@@ -464,14 +458,14 @@ var errNoStream = errors.New("the client only accepts messages that belong to it
 
 // finish answers the call with a response, or with none if it is nil. from is the origin of the
 // response. Only the first call has an effect.
-func (c *call) finish(response []byte, from provenance) {
+func (c *call) finish(response []byte, from Provenance) {
 	var m jsonrpc.Message
 	isError := response != nil && jsonrpc.Parse(response, &m, 0) == nil && m.Kind == jsonrpc.KindError
 	c.finishParsed(response, isError, from)
 }
 
 // finishParsed is finish for a response that is known to be an error, or not to be one.
-func (c *call) finishParsed(response []byte, isError bool, from provenance) {
+func (c *call) finishParsed(response []byte, isError bool, from Provenance) {
 	c.once.Do(func() {
 		c.done.Store(true)
 		if t := c.timer.Load(); t != nil {
@@ -508,7 +502,7 @@ const maxLeftOut = 100
 
 // withoutMalformed returns a response without the malformed items of its list, which clients may
 // reject as a whole. It logs each of them once.
-func (b *Bridge) withoutMalformed(method string, response []byte, from *provenance) []byte {
+func (b *Bridge) withoutMalformed(method string, response []byte, from *Provenance) []byte {
 	at := jsonedit.Locate(response, "result")
 	if !at.Found() {
 		return response
@@ -538,8 +532,8 @@ func (c *call) fail(e *jsonrpc.Error) {
 }
 
 // bridgeProvenance returns the provenance of a response that the bridge made.
-func (c *call) bridgeProvenance() provenance {
-	return provenance{rec: c.rec, event: c.event, rule: "answered by the bridge"}
+func (c *call) bridgeProvenance() Provenance {
+	return Provenance{rec: c.rec, event: c.event, rule: "answered by the bridge"}
 }
 
 // isModern reports if a message has the protocol version in its _meta.
@@ -564,15 +558,15 @@ type outbox struct {
 	// start starts a goroutine that sends the messages, and is called with the lock. Nil means that
 	// the owner sends them.
 	start func()
-	// sending says that this goroutine runs. sent, if not nil, is closed when it ends.
+	// sending says that this goroutine has messages to send. running waits for its end.
 	sending bool
-	sent    chan struct{}
+	running sync.WaitGroup
 }
 
 // An outgoing is a message in an outbox. from is its provenance, for a gateway that records it.
 type outgoing struct {
 	frame []byte
-	from  provenance
+	from  Provenance
 }
 
 // maxOutbox limits the bytes in an outbox. The first message may be larger.
@@ -582,10 +576,10 @@ const maxOutbox = 8 << 20
 var errSlowClient = errors.New("the client does not read its messages")
 
 // Send implements rpc.Sender. It never blocks.
-func (o *outbox) Send(message []byte) error { return o.put(message, provenance{}) }
+func (o *outbox) Send(message []byte) error { return o.put(message, Provenance{}) }
 
 // put is Send for a message with its provenance.
-func (o *outbox) put(message []byte, from provenance) error {
+func (o *outbox) put(message []byte, from Provenance) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -629,26 +623,7 @@ func (o *outbox) endSending() bool {
 		return false
 	}
 	o.sending = false
-	if o.sent != nil {
-		close(o.sent)
-		o.sent = nil
-	}
 	return true
-}
-
-// wait waits until the goroutine has ended.
-func (o *outbox) wait() {
-	o.mu.Lock()
-	if !o.sending {
-		o.mu.Unlock()
-		return
-	}
-	if o.sent == nil {
-		o.sent = make(chan struct{})
-	}
-	sent := o.sent
-	o.mu.Unlock()
-	<-sent
 }
 
 // flush sends the messages to out. It gives messages that fail to undelivered.
@@ -670,18 +645,18 @@ func (cl *client) undelivered(message []byte, err error) {
 	if cl.out != nil && cl.out.Send(message) == nil {
 		return
 	}
-	frame := jsonrpc.AppendError(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "could not send the request to the client: %v", err), false)
-	refusal := new(jsonrpc.Message)
-	if jsonrpc.Parse(frame, refusal, 0) == nil {
-		cl.response(context.Background(), frame, refusal)
-	}
+	refusal := errorMessage(m.ID, jsonrpc.Errorf(jsonrpc.CodeInternalError, "could not send the request to the client: %v", err))
+	cl.message(context.Background(), encodeMessage(refusal), refusal)
 }
 
 // withOutbox returns a sender that never blocks.
 func (cl *client) withOutbox(out rpc.Sender) rpc.Sender {
 	o := clientOutbox{new(outbox), cl, out}
 	// It starts before Bridge.Close waits for it, because that closes the outbox first.
-	o.start = func() { cl.b.wg.Go(o.sendAll) }
+	o.start = func() {
+		o.running.Add(1)
+		cl.b.wg.Go(o.sendAll)
+	}
 	cl.outbox = o.outbox
 	return o
 }
@@ -695,10 +670,10 @@ type clientOutbox struct {
 }
 
 // Send implements rpc.Sender.
-func (o clientOutbox) Send(message []byte) error { return o.put(message, provenance{}) }
+func (o clientOutbox) Send(message []byte) error { return o.put(message, Provenance{}) }
 
 // put is Send for a message with its provenance.
-func (o clientOutbox) put(message []byte, from provenance) error {
+func (o clientOutbox) put(message []byte, from Provenance) error {
 	err := o.outbox.put(message, from)
 	if errors.Is(err, errSlowClient) {
 		o.take(true)
@@ -710,6 +685,7 @@ func (o clientOutbox) put(message []byte, from provenance) error {
 
 // sendAll sends messages until there are no more.
 func (o clientOutbox) sendAll() {
+	defer o.running.Done()
 	for {
 		o.cl.flush(o.outbox, o.out, false)
 		if o.endSending() {

@@ -61,6 +61,6 @@ func TestIdleOutbox(t *testing.T) {
 		if err := cl.out.Send([]byte("late")); err == nil {
 			t.Error("Send after close: got no error")
 		}
-		cl.outbox.wait()
+		cl.outbox.running.Wait()
 	})
 }

@@ -258,7 +258,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 	ctx, cancel := b.withConnectTimeout(o.call.ctx)
 	defer cancel()
 	defer context.AfterFunc(cl.ctx, cancel)()
-	a := up.request(ctx, queuedMessage{frame: o.frame, id: o.call.id, from: provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
+	a := up.request(ctx, queuedMessage{frame: o.frame, id: o.call.id, from: Provenance{rec: o.call.rec, event: o.call.event, rule: "same"}})
 	if isTimeout(a.err) && ctx.Err() != nil {
 		up.close()
 		return unresponsive(a.err), false
@@ -267,7 +267,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 		b.eras.update(supportYes, supportUnknown)
 		up.resume.SetHandshake(o.frame, a.m.Result)
 		return b.dedicatedPassthrough(cl, up, func() {
-			o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
+			o.call.finish(a.frame, Provenance{rec: up.rec, event: a.event, rule: "same"})
 		}), true
 	}
 	short, stop := b.withTimeout(cl.ctx, probeTimeout)
@@ -279,7 +279,7 @@ func (b *Bridge) tryLegacy(cl *client, o clientMessage) (p forwarder, done bool)
 		}
 	}
 	if a.err == nil {
-		o.call.finish(a.frame, provenance{rec: up.rec, event: a.event, rule: "same"})
+		o.call.finish(a.frame, Provenance{rec: up.rec, event: a.event, rule: "same"})
 	} else {
 		o.call.fail(b.opts.asRPCError(a.err))
 	}
@@ -388,7 +388,7 @@ func wrongEra(allowed Era) forwarder {
 			return
 		}
 		version, _ := m.Param("protocolVersion")
-		c.fail(era.UnsupportedProtocolVersion(allowed.revisions(), jsonwire.Text(version)))
+		c.fail(era.UnsupportedProtocolVersion(allowed.Revisions(), jsonwire.Text(version)))
 	}}
 }
 
@@ -552,7 +552,7 @@ func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraRes
 	ctx, cancel := b.withConnectTimeout(cl.ctx)
 	defer cancel()
 	initialize := sharedInitialize(o.frame, jsonrpc.StringID("mcpwire-initialize"))
-	a := up.request(ctx, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
+	a := up.request(ctx, queuedMessage{frame: initialize, id: jsonrpc.StringID("mcpwire-initialize"), from: Provenance{rec: o.call.rec, event: o.call.event, rule: "id"}})
 	if a.err == nil && a.m.Kind == jsonrpc.KindResponse {
 		up.resume.SetHandshake(initialize, a.m.Result)
 		return eraResult{EraLegacy, supportYes, supportUnknown}, nil

@@ -189,7 +189,7 @@ func TestWithdrawTranslated(t *testing.T) {
 	p := &translator{upstream: l}
 	for _, o := range []*translate.Out{{Call: 4}, {Call: 5}, {Call: 4, Cancel: true}, {Call: 3, Cancel: true}} {
 		o.Message = []byte(strconv.FormatInt(o.Call, 10))
-		p.toServerLocked(o, provenance{})
+		p.toServerLocked(o, Provenance{})
 	}
 	if q := l.queue.waiting; len(q) != 1 || string(q[0].id) != "5" {
 		t.Errorf("queue: got %v, want 5", q)
@@ -213,7 +213,7 @@ func TestSharedEnd(t *testing.T) {
 			cl.out.Send([]byte("a"))
 			cl.out.Send([]byte("b"))
 			cl.close()
-			cl.outbox.wait()
+			cl.outbox.running.Wait()
 			if strings.Join(got, "") != "ab" {
 				t.Errorf("got %q", got)
 			}
@@ -552,7 +552,7 @@ func TestProbeFailsOverHTTP(t *testing.T) {
 			t.Run(tt.name, func(t *testing.T) {
 				t.Parallel()
 				var probes atomic.Int32
-				legacy := streamable.MustHandler(newServer(t, EraLegacy.revisions()), nil)
+				legacy := streamable.MustHandler(newServer(t, EraLegacy.Revisions()), nil)
 				web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					body, _ := io.ReadAll(r.Body)
 					r.Body = io.NopCloser(bytes.NewReader(body))
@@ -573,7 +573,7 @@ func TestProbeFailsOverHTTP(t *testing.T) {
 				}})
 				url := served(t, b, nil).URL + "/mcp"
 				for range 2 {
-					c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), &mcpclient.Options{Revisions: EraModern.revisions()})
+					c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), &mcpclient.Options{Revisions: EraModern.Revisions()})
 					if err == nil {
 						_, err = c.ListTools(t.Context(), nil)
 						c.Close()

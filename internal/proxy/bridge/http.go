@@ -53,7 +53,7 @@ type httpHandler struct {
 	defaults map[string]*group
 }
 
-func (h *httpHandler) Revisions() []mcp.Revision { return h.b.opts.ClientEra.revisions() }
+func (h *httpHandler) Revisions() []mcp.Revision { return h.b.opts.ClientEra.Revisions() }
 
 func (h *httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.b.Serve(ctx, f) }
 
@@ -63,7 +63,7 @@ func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
 		return rejectedPeer{err: err}
 	}
 	if !h.b.behindGateway() {
-		cl.recorderIn(ctx)
+		cl.rec.in(ctx)
 	}
 	return &sessionPeer{cl}
 }
@@ -122,12 +122,11 @@ func (p *sessionPeer) Request(ctx context.Context, frame []byte, m *jsonrpc.Mess
 
 func (p *sessionPeer) Notification(ctx context.Context, frame []byte, m *jsonrpc.Message) {
 	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
-	p.cl.notification(ctx, frame, m)
+	p.cl.message(ctx, frame, m)
 }
 
 func (p *sessionPeer) Response(ctx context.Context, frame []byte, m *jsonrpc.Message) {
-	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
-	p.cl.response(ctx, frame, m)
+	p.Notification(ctx, frame, m)
 }
 
 func (p *sessionPeer) Close() { p.cl.close() }
@@ -244,7 +243,7 @@ func (p *statelessPeer) Notification(ctx context.Context, frame []byte, m *jsonr
 	}
 	defer p.handler.release(g)
 	frame, m = copyMessage(new(jsonrpc.Message), frame, m)
-	g.client.notification(ctx, frame, m)
+	g.client.message(ctx, frame, m)
 }
 
 // Response implements relay.Peer. Modern clients send no responses.

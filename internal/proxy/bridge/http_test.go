@@ -124,7 +124,7 @@ func TestEras(t *testing.T) {
 		for _, serverEra := range []Era{EraLegacy, EraModern} {
 			for _, transport := range []string{"pipe", "http"} {
 				t.Run(fmt.Sprintf("%v to %v over %s", clientEra, serverEra, transport), func(t *testing.T) {
-					b := newBridge(t, &Options{Connect: connectTo(t, serverEra.revisions())})
+					b := newBridge(t, &Options{Connect: connectTo(t, serverEra.Revisions())})
 					var c mcpclient.Transport
 					if transport == "http" {
 						c = streamable.NewTransport(served(t, b, nil).URL+"/mcp", nil)
@@ -142,7 +142,7 @@ func TestEras(t *testing.T) {
 
 func tryAll(t *testing.T, transport mcpclient.Transport, clientEra Era) {
 	c, err := mcpclient.Dial(t.Context(), transport, &mcpclient.Options{
-		Revisions: clientEra.revisions(),
+		Revisions: clientEra.Revisions(),
 		Input: mcpclient.InputOptions{
 			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"me"}`)}, nil
@@ -310,7 +310,7 @@ func TestStatus(t *testing.T) {
 // TestGroups checks that modern clients with different capabilities do not share a session with a
 // legacy server, which could send an input request to the wrong one.
 func TestGroups(t *testing.T) {
-	connect := connectTo(t, EraLegacy.revisions())
+	connect := connectTo(t, EraLegacy.Revisions())
 	var connections atomic.Int32
 	b := newBridge(t, &Options{Connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		connections.Add(1)
@@ -319,7 +319,7 @@ func TestGroups(t *testing.T) {
 	url := served(t, b, nil).URL + "/mcp"
 	before := connections.Load()
 	dial := func(name string, elicit bool) *mcpclient.Client {
-		o := &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.revisions()}
+		o := &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.Revisions()}
 		if elicit {
 			o.Input.Elicit = func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + name + `"}`)}, nil
@@ -349,7 +349,7 @@ func TestGroups(t *testing.T) {
 // TestGroupsModern checks that clients with different names share one connection to a modern
 // server.
 func TestGroupsModern(t *testing.T) {
-	connect := connectTo(t, EraModern.revisions())
+	connect := connectTo(t, EraModern.Revisions())
 	var connections atomic.Int32
 	b := newBridge(t, &Options{Connect: func(ctx context.Context, stderr io.Writer) (jsonrpc.Framer, error) {
 		connections.Add(1)
@@ -357,7 +357,7 @@ func TestGroupsModern(t *testing.T) {
 	}})
 	url := served(t, b, nil).URL + "/mcp"
 	for _, name := range []string{"one", "another", "one"} {
-		c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.revisions()})
+		c, err := mcpclient.Dial(t.Context(), streamable.NewTransport(url, nil), &mcpclient.Options{Info: mcp.Implementation{Name: name}, Revisions: EraModern.Revisions()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestGroupsModern(t *testing.T) {
 // upstreamHTTP returns a connect function to a modern HTTP server, whose tool "where" declares a
 // header for its argument.
 func upstreamHTTP(t *testing.T) func(context.Context, io.Writer) (jsonrpc.Framer, error) {
-	srv := server.MustNew("upstream", "1", &server.Options{Revisions: EraModern.revisions()})
+	srv := server.MustNew("upstream", "1", &server.Options{Revisions: EraModern.Revisions()})
 	def := mcp.Tool{Name: "where", InputSchema: json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`)}
 	err := server.AddToolWith(srv, def, func(_ context.Context, in struct {
 		Region string `json:"region"`
@@ -404,7 +404,7 @@ func TestUpstreamHeaders(t *testing.T) {
 			b := newBridge(t, &Options{Connect: upstreamHTTP(t), HTTP: true})
 			ours, theirs := net.Pipe()
 			go b.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
-			c, err := mcpclient.Dial(t.Context(), mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil)), &mcpclient.Options{Revisions: clientEra.revisions()})
+			c, err := mcpclient.Dial(t.Context(), mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil)), &mcpclient.Options{Revisions: clientEra.Revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -489,7 +489,7 @@ func TestDownstreamHeaders(t *testing.T) {
 func TestForeignResponse(t *testing.T) {
 	for _, serverEra := range []Era{EraLegacy, EraModern} {
 		t.Run(serverEra.String(), func(t *testing.T) {
-			url := served(t, newBridge(t, &Options{Connect: connectTo(t, serverEra.revisions())}), nil).URL + "/mcp"
+			url := served(t, newBridge(t, &Options{Connect: connectTo(t, serverEra.Revisions())}), nil).URL + "/mcp"
 			_, h, _ := post(t, url, strings.Replace(httpInitialize, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1))
 			headers := []string{"Mcp-Session-Id", h.Get("Mcp-Session-Id"), "Mcp-Protocol-Version", "2025-11-25"}
 			respond := func(id string) (status int) {

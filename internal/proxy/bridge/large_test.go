@@ -102,8 +102,8 @@ func TestLarge(t *testing.T) {
 					continue // HTTP+SSE has no modern era
 				}
 				t.Run(fmt.Sprintf("%v %s to %v %s", eras[0], downstream, eras[1], upstream), func(t *testing.T) {
-					b := newBridge(t, upstreamOptions(t, upstream, eras[1].revisions()))
-					c, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, downstream, serveOn(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].revisions()})
+					b := newBridge(t, upstreamOptions(t, upstream, eras[1].Revisions()))
+					c, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, downstream, serveOn(t, b, downstream)), &mcpclient.Options{Revisions: eras[0].Revisions()})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -135,12 +135,12 @@ func TestSlowReaders(t *testing.T) {
 		{"http", EraLegacy, false}, {"http", EraModern, false}, {"http", EraLegacy, true},
 	} {
 		t.Run(fmt.Sprintf("%v %s shared %v", tt.era, tt.downstream, tt.share), func(t *testing.T) {
-			o := upstreamOptions(t, "pipe", tt.era.revisions())
+			o := upstreamOptions(t, "pipe", tt.era.Revisions())
 			o.Shared, o.ClientEra = tt.share, tt.era
 			b := newBridge(t, o)
 			where := serveOn(t, b, tt.downstream)
 			before := currentUsage()
-			quick, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, tt.downstream, where), &mcpclient.Options{Revisions: tt.era.revisions()})
+			quick, err := mcpclient.Dial(t.Context(), downstreamTransport(t, b, tt.downstream, where), &mcpclient.Options{Revisions: tt.era.Revisions()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -179,7 +179,7 @@ func TestSlowReadersBlockNobody(t *testing.T) {
 			for _, transport := range []string{"pipe", "http"} {
 				t.Run(fmt.Sprintf("%v %s to %v", clientEra, transport, serverEra), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						b, connections := sharedBridge(t, &Options{ServerEra: serverEra}, serverEra.revisions())
+						b, connections := sharedBridge(t, &Options{ServerEra: serverEra}, serverEra.Revisions())
 						stuck := make(chan struct{})
 						if transport == "pipe" {
 							floodClient(t, b, "", transport, clientEra)

@@ -121,7 +121,7 @@ func (p *passthrough) forwardRequest(c *call, frame []byte, m *jsonrpc.Message) 
 		c.listenFrame = frame
 	}
 	c.startTimer(p)
-	it := queuedMessage{frame: frame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: p.rule()}, repeatable: c.method == mcp.MethodDiscover}
+	it := queuedMessage{frame: frame, id: c.serverID, from: Provenance{rec: c.rec, event: c.event, rule: p.rule()}, repeatable: c.method == mcp.MethodDiscover}
 	err := p.enqueueLocked(c, it)
 	p.mu.Unlock()
 	if err == errQueueFull {
@@ -247,7 +247,7 @@ func (p *passthrough) notification(cl *client, frame []byte, m *jsonrpc.Message,
 
 // forward sends the server a message that needs no response.
 func (p *passthrough) forward(cl *client, frame []byte, event uint64) {
-	it := queuedMessage{frame: frame, from: provenance{rec: cl.rec, event: event, rule: p.rule()}}
+	it := queuedMessage{frame: frame, from: Provenance{rec: cl.rec, event: event, rule: p.rule()}}
 	err := p.upstream.trySend(it)
 	// Nobody can cancel this wait, so bound it by ConnectTimeout.
 	if err == errQueueFull {
@@ -278,7 +278,7 @@ func (p *passthrough) handleCancellation(cl *client, frame []byte, m *jsonrpc.Me
 	if c.rewritten() {
 		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), c.serverID)
 	}
-	c.finish(nil, provenance{})
+	c.finish(nil, Provenance{})
 	return frame, !p.upstream.queue.withdraw(c.serverID) && !c.wantsTask
 }
 
@@ -434,7 +434,7 @@ func (p *passthrough) disconnected(err error, unsent []queuedMessage) {
 		c.fail(e)
 	}
 	for _, a := range serverRequests {
-		a.client.send(a.out, cancellation(a.id, "the connection to the server ended"), provenance{})
+		a.client.send(a.out, cancellation(a.id, "the connection to the server ended"), Provenance{})
 	}
 }
 
@@ -586,9 +586,7 @@ func (p *passthrough) sendForCall(c *call, frame []byte, event uint64) {
 	if c.done.Load() { // a task continues after its call
 		out = nil
 	}
-	if err := c.client.send(out, frame, p.provenance(event)); err != nil {
-		p.b.opts.Logger.Debug("message dropped", "error", err)
-	}
+	c.client.logDropped(c.client.send(out, frame, p.provenance(event)))
 }
 
 // broadcast sends a message to all clients.
@@ -620,7 +618,7 @@ func (p *passthrough) handleServerCancellation(frame []byte, m *jsonrpc.Message,
 			frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "requestId"), c.id)
 		}
 		p.sendForCall(c, frame, event)
-		c.finish(nil, provenance{})
+		c.finish(nil, Provenance{})
 	}
 }
 
@@ -693,8 +691,8 @@ func (p *passthrough) rule() string {
 }
 
 // provenance returns the provenance of a message made from one of the server's.
-func (p *passthrough) provenance(event uint64) provenance {
-	return provenance{rec: p.upstream.rec, event: event, rule: p.rule()}
+func (p *passthrough) provenance(event uint64) Provenance {
+	return Provenance{rec: p.upstream.rec, event: event, rule: p.rule()}
 }
 
 // rewriteLocked gives a request a unique id and progress token.
@@ -804,7 +802,7 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	if !pending {
 		return
 	}
-	it := queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}
+	it := queuedMessage{frame: c.listenFrame, id: c.serverID, from: Provenance{rec: c.rec, event: c.event, rule: "sent again"}}
 	if err := p.upstream.send(c.ctx, it); err != nil && p.removeCall(c) {
 		c.fail(c.client.b.opts.clientError(err))
 	}

@@ -267,7 +267,7 @@ func dialAs(t *testing.T, b *Bridge, url, user string, era Era, change func(*mcp
 		transport = mcpclient.FramerTransport(jsonrpc.NewFramer(ours, nil))
 	}
 	o := &mcpclient.Options{
-		Info: mcp.Implementation{Name: "c"}, Revisions: era.revisions(),
+		Info: mcp.Implementation{Name: "c"}, Revisions: era.Revisions(),
 		Input: mcpclient.InputOptions{
 			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 				return &mcp.ElicitResult{Action: mcp.ElicitActionAccept, Content: json.RawMessage(`{"Name":"` + user + `"}`)}, nil
@@ -298,7 +298,7 @@ func TestSharedEras(t *testing.T) {
 						if known {
 							o.ServerEra = serverEra
 						}
-						b, connections := sharedBridge(t, o, serverEra.revisions())
+						b, connections := sharedBridge(t, o, serverEra.Revisions())
 						url := ""
 						if transport == "http" {
 							url = served(t, b, nil).URL + "/mcp"
@@ -334,7 +334,7 @@ func TestSharedEras(t *testing.T) {
 // TestChain checks that a client's capabilities reach a legacy server through two bridges.
 func TestChain(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		last := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.revisions()), Shared: shared})
+		last := newBridge(t, &Options{Connect: connectTo(t, EraLegacy.Revisions()), Shared: shared})
 		b := newBridge(t, &Options{Shared: shared, Connect: func(context.Context, io.Writer) (jsonrpc.Framer, error) {
 			ours, theirs := net.Pipe()
 			go last.Serve(context.Background(), jsonrpc.NewFramer(theirs, nil))
@@ -367,7 +367,7 @@ func checkCalls(t *testing.T, c *mcpclient.Client, i int) {
 func TestSharedRestarts(t *testing.T) {
 	for _, serverEra := range []Era{EraAuto, EraLegacy, EraModern} {
 		t.Run("server "+serverEra.String(), func(t *testing.T) {
-			connect := connectTo(t, serverEra.revisions())
+			connect := connectTo(t, serverEra.Revisions())
 			var mu sync.Mutex
 			var up []jsonrpc.Framer
 			b := newBridge(t, &Options{

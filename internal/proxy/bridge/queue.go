@@ -17,7 +17,7 @@ type queuedMessage struct {
 	frame []byte
 	// id is the id of a request; nil for other messages.
 	id   jsonrpc.ID
-	from provenance
+	from Provenance
 	// by is the translator that made the message; nil if none did.
 	by *translator
 	// noLogin says that the message is a check by the bridge and must not cause a login.

@@ -25,15 +25,11 @@ import (
 	"mcpwire/oauth"
 )
 
-// The directions in a capture.
-const (
-	toServer = capture.ToServer
-	toClient = capture.ToClient
-)
-
-// A recording writes a capture and numbers its sessions and exchanges. Its methods may be called by
-// many goroutines at once.
-type recording struct {
+// A Recording writes the traffic of a bridge, or of several behind one gateway, into one capture.
+// The gateway records its clients' side, with a [ClientRecorder] for each client, and the bridges
+// record their servers' side. A nil Recording records nothing. Its methods may be called by many
+// goroutines at once.
+type Recording struct {
 	out *capture.Writer
 	// watched is that of NewRecording.
 	watched             func() bool
@@ -48,16 +44,18 @@ type recording struct {
 	streams map[uint64]*exchange
 }
 
-// newRecording returns a recording to out, or nil if out is nil.
-func newRecording(out *capture.Writer) *recording {
+// NewRecording returns a recording to out, or nil if out is nil. It does not close out. watched
+// reports if out wants traffic at present; nil means always. While it does not, most exchanges of
+// HTTP are not looked at, and their messages are recorded without one.
+func NewRecording(out *capture.Writer, watched func() bool) *Recording {
 	if out == nil {
 		return nil
 	}
-	return &recording{out: out, sessionByID: ownerMap[uint64]{limit: maxSessionIDs}, streams: map[uint64]*exchange{}, pendingEnds: map[*upstreamRequest]struct{}{}}
+	return &Recording{out: out, watched: watched, sessionByID: ownerMap[uint64]{limit: maxSessionIDs}, streams: map[uint64]*exchange{}, pendingEnds: map[*upstreamRequest]struct{}{}}
 }
 
 // isWatched reports if the heads of requests and responses that come now are worth their cost.
-func (r *recording) isWatched() bool { return r.watched == nil || r.watched() }
+func (r *Recording) isWatched() bool { return r.watched == nil || r.watched() }
 
 // isBrief reports if a request has no effect on the records of later ones: it is neither an
 // initialize nor a stream that messages of other requests may use. Mcp-Session-Id and Mcp-Method
@@ -70,7 +68,7 @@ func isBrief(method string, h http.Header) bool {
 }
 
 // newRecorder returns a recorder for a new connection.
-func (r *recording) newRecorder(side capture.Side) recorder {
+func (r *Recording) newRecorder(side capture.Side) recorder {
 	if r == nil {
 		return recorder{}
 	}
@@ -79,7 +77,7 @@ func (r *recording) newRecorder(side capture.Side) recorder {
 
 // A recorder records one connection, of a client or to the server. The zero value records nothing.
 type recorder struct {
-	recording *recording
+	recording *Recording
 	side      capture.Side
 	session   uint64
 	// exchange is an HTTP exchange, or 0.
@@ -88,8 +86,8 @@ type recorder struct {
 	served *exchange
 }
 
-// A provenance says from which messages another one was made.
-type provenance struct {
+// A Provenance says from which messages another one was made.
+type Provenance struct {
 	rec recorder
 	// event is the number of an event, or 0.
 	event      uint64
@@ -113,14 +111,14 @@ func (r recorder) recordMessage(dir capture.Dir, frame []byte) uint64 {
 		return 0
 	}
 	n := r.recordEvent(&capture.Event{Kind: capture.KindMessage, Dir: dir, Data: frame})
-	if r.served != nil && dir == toServer {
+	if r.served != nil && dir == capture.ToServer {
 		r.served.requestReceived()
 	}
 	return n
 }
 
 // recordSent records a message that is about to be sent, and its provenance.
-func (r recorder) recordSent(dir capture.Dir, frame []byte, from provenance) {
+func (r recorder) recordSent(dir capture.Dir, frame []byte, from Provenance) {
 	if r.recording == nil {
 		return
 	}
@@ -169,16 +167,13 @@ func (r recorder) recordExchangeEnd(why string) {
 // stderr returns a writer that records the standard error of a process. The caller must close it.
 func (r recorder) stderr() io.WriteCloser {
 	if r.recording == nil {
-		return discard{}
+		return struct {
+			io.Writer
+			io.Closer
+		}{io.Discard, io.NopCloser(nil)}
 	}
 	return frames.NewLines(r.recording.out.Record, capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
 }
-
-// A discard is a writer that drops everything.
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
-func (discard) Close() error                { return nil }
 
 // Keys of context values.
 type (
@@ -209,7 +204,7 @@ func recorderFrom(ctx context.Context) recorder {
 func (c *connection) transmit(it queuedMessage) error {
 	transport, ok := c.f.(rpc.MessageTransport)
 	if !ok {
-		c.u.rec.recordSent(toServer, it.frame, it.from)
+		c.u.rec.recordSent(capture.ToServer, it.frame, it.from)
 		return c.f.WriteFrame(it.frame)
 	}
 	return transport.Post(c.postContext(it), it.frame)
@@ -321,7 +316,7 @@ func (rt recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	posted, _ := r.Context().Value(postKey{}).(*postedMessage)
 	if !outer && !rec.recording.isWatched() && isBrief(r.Method, r.Header) {
 		if posted != nil {
-			rec.recordSent(toServer, posted.frame, posted.from)
+			rec.recordSent(capture.ToServer, posted.frame, posted.from)
 		}
 		return rt.next.RoundTrip(r)
 	}
@@ -331,16 +326,16 @@ func (rt recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 		r = r.WithContext(context.WithValue(r.Context(), requestKey{}, req))
 	}
 	req.start(rec, posted)
-	rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: httphead.ClientRequest(r)})
+	rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: httphead.ClientRequest(r)})
 	if posted != nil && r.Method == http.MethodPost {
-		rec.recordSent(toServer, posted.frame, posted.from)
+		rec.recordSent(capture.ToServer, posted.frame, posted.from)
 	}
 	resp, err := rt.next.RoundTrip(r)
 	if err != nil {
 		req.responseEnded(endReason(err), false)
 		return nil, err
 	}
-	rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: httphead.Response(resp)})
+	rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: httphead.Response(resp)})
 	resp.Body = &recordedBody{ReadCloser: resp.Body, request: req, hasAnswer: resp.StatusCode != http.StatusAccepted}
 	if !outer {
 		resp.Request = r
@@ -423,7 +418,7 @@ const maxPendingEnds = 1 << 14
 
 // addPendingEnd adds a request whose end is not recorded yet. It reports false if there are too
 // many.
-func (r *recording) addPendingEnd(t *upstreamRequest) bool {
+func (r *Recording) addPendingEnd(t *upstreamRequest) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.pendingEnds) >= maxPendingEnds {
@@ -433,7 +428,7 @@ func (r *recording) addPendingEnd(t *upstreamRequest) bool {
 	return true
 }
 
-func (r *recording) removePendingEnd(t *upstreamRequest) {
+func (r *Recording) removePendingEnd(t *upstreamRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.pendingEnds, t)
@@ -493,14 +488,14 @@ func (b *recordedBody) Close() error {
 // Recorded wraps a handler of [Bridge.Handler] or of the HTTP+SSE transport. If the bridge records,
 // it records the heads of requests and responses.
 func (b *Bridge) Recorded(h http.Handler) http.Handler {
-	if b.recording == nil {
-		return h
-	}
-	return b.recording.handler(h)
+	return b.recording.Handler(h)
 }
 
-// handler is Recorded.
-func (r *recording) handler(h http.Handler) http.Handler {
+// Handler wraps a handler of the gateway. It records the heads of requests and responses.
+func (r *Recording) Handler(h http.Handler) http.Handler {
+	if r == nil {
+		return h
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !r.isWatched() && isBrief(req.Method, req.Header) {
 			h.ServeHTTP(w, req) // its messages are recorded without an exchange
@@ -537,12 +532,7 @@ type exchange struct {
 type pendingMessage struct {
 	rec   recorder
 	frame []byte
-	from  provenance
-}
-
-// recorderIn returns the recorder for a client's message that came with ctx.
-func (cl *client) recorderIn(ctx context.Context) recorder {
-	return cl.rec.in(ctx)
+	from  Provenance
 }
 
 // in returns the recorder of a client for a message that came with ctx.
@@ -572,12 +562,12 @@ func (x *exchange) beginLocked(session uint64) {
 		return
 	}
 	x.requestRecorded, x.rec.session = true, session
-	x.rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: toServer, Request: x.head})
+	x.rec.recordEvent(&capture.Event{Kind: capture.KindRequest, Dir: capture.ToServer, Request: x.head})
 }
 
 // queue keeps a message for the client until the head of the response is recorded. It reports false
 // if that was recorded, or the exchange has ended.
-func (x *exchange) queue(rec recorder, frame []byte, from provenance) bool {
+func (x *exchange) queue(rec recorder, frame []byte, from Provenance) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.responseRecorded || x.ended {
@@ -591,7 +581,7 @@ func (x *exchange) queue(rec recorder, frame []byte, from provenance) bool {
 func (x *exchange) flushLocked() {
 	for _, m := range x.pending {
 		m.rec.served = nil
-		m.rec.recordSent(toClient, m.frame, m.from)
+		m.rec.recordSent(capture.ToClient, m.frame, m.from)
 	}
 	x.pending = nil
 }
@@ -606,7 +596,7 @@ func (x *exchange) recordResponse(status int, h http.Header) {
 	rec, id := x.rec.recording, x.r.Header.Get("Mcp-Session-Id")
 	x.beginLocked(rec.sessionOf(id))
 	x.responseRecorded = true
-	x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: &capture.Response{
+	x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
 		Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, x.r.ProtoMajor == 2),
 	}})
 	if newID := h.Get("Mcp-Session-Id"); newID != "" && id == "" {
@@ -681,27 +671,27 @@ func (r recorder) outbound() recorder {
 // maxSessionIDs limits the sessions that are remembered by their ids.
 const maxSessionIDs = 4096
 
-func (r *recording) nameSession(id string, session uint64) {
+func (r *Recording) nameSession(id string, session uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessionByID.put(id, session)
 }
 
 // sessionOf returns the session with an id, or 0.
-func (r *recording) sessionOf(id string) uint64 {
+func (r *Recording) sessionOf(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessionByID.byName[id]
 }
 
 // setStream records the standing stream of a session.
-func (r *recording) setStream(session uint64, x *exchange) {
+func (r *Recording) setStream(session uint64, x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.streams[session] = x
 }
 
-func (r *recording) clearStream(session uint64, x *exchange) {
+func (r *Recording) clearStream(session uint64, x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.streams[session] == x {
@@ -810,7 +800,7 @@ func (x *exchange) requestReceived() {
 	x.postponed = nil
 	if head != nil {
 		x.responseRecorded = true
-		x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: toClient, Response: head.response})
+		x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: head.response})
 	}
 	x.mu.Unlock()
 	if head != nil && head.ended {
@@ -828,34 +818,8 @@ func (x *exchange) recordEndpoint(text []byte) {
 	x.endpointRecorded = true
 	e, err := sse.NewReader(bytes.NewReader(text), len(text)).Read()
 	if err == nil && e.Name == "endpoint" {
-		x.rec.recordEvent(&capture.Event{Kind: capture.KindSSE, Dir: toClient, Data: bytes.Clone(e.Data), SSE: &capture.SSE{Event: e.Name, HasData: true}})
+		x.rec.recordEvent(&capture.Event{Kind: capture.KindSSE, Dir: capture.ToClient, Data: bytes.Clone(e.Data), SSE: &capture.SSE{Event: e.Name, HasData: true}})
 	}
-}
-
-// A Recording records the traffic of several bridges behind one gateway into one capture. The
-// gateway records its clients' side, with a [ClientRecorder] for each client, and the bridges
-// record their servers' side. A nil Recording records nothing. Its methods may be called by many
-// goroutines at once.
-type Recording struct{ r *recording }
-
-// NewRecording returns a recording to out, or nil if out is nil. It does not close out. watched
-// reports if out wants traffic at present; nil means always. While it does not, most exchanges of
-// HTTP are not looked at, and their messages are recorded without one.
-func NewRecording(out *capture.Writer, watched func() bool) *Recording {
-	if out == nil {
-		return nil
-	}
-	r := newRecording(out)
-	r.watched = watched
-	return &Recording{r}
-}
-
-// Handler wraps a handler of the gateway. It records the heads of requests and responses.
-func (r *Recording) Handler(h http.Handler) http.Handler {
-	if r == nil {
-		return h
-	}
-	return r.r.handler(h)
 }
 
 // ClientRecorder returns a recorder for a new client.
@@ -863,7 +827,7 @@ func (r *Recording) ClientRecorder() *ClientRecorder {
 	if r == nil {
 		return nil
 	}
-	return &ClientRecorder{r.r.newRecorder(capture.Downstream)}
+	return &ClientRecorder{r.newRecorder(capture.Downstream)}
 }
 
 // A ClientRecorder records the messages of one client of a gateway. A nil ClientRecorder records
@@ -876,21 +840,21 @@ func (l *ClientRecorder) Received(ctx context.Context, frame []byte) *Origin {
 		return nil
 	}
 	o := &Origin{rec: l.rec.in(ctx)}
-	o.event = o.rec.recordMessage(toServer, frame)
+	o.event = o.rec.recordMessage(capture.ToServer, frame)
 	return o
 }
 
 // Sent records a message that is about to be sent to the client and belongs to no request.
 func (l *ClientRecorder) Sent(frame []byte, from Provenance) {
 	if l != nil {
-		l.rec.outbound().recordSent(toClient, frame, from.p)
+		l.rec.outbound().recordSent(capture.ToClient, frame, from)
 	}
 }
 
 // End records that the client sends no more messages.
 func (l *ClientRecorder) End() {
 	if l != nil {
-		l.rec.recordEOF(toServer)
+		l.rec.recordEOF(capture.ToServer)
 	}
 }
 
@@ -901,13 +865,13 @@ type Origin struct {
 
 	mu sync.Mutex
 	// answer is the provenance of the bridge's response.
-	answer provenance
+	answer Provenance
 }
 
 // Sent records a message that is about to be sent to the client on the stream of the request.
 func (o *Origin) Sent(frame []byte, from Provenance) {
 	if o != nil {
-		o.outbound().recordSent(toClient, frame, from.p)
+		o.outbound().recordSent(capture.ToClient, frame, from)
 	}
 }
 
@@ -930,12 +894,12 @@ func (o *Origin) Answered(frame []byte, rule string) {
 	from := o.answer
 	o.mu.Unlock()
 	if from.event == 0 {
-		from = provenance{rec: o.rec, event: o.event, rule: rule}
+		from = Provenance{rec: o.rec, event: o.event, rule: rule}
 	}
-	o.outbound().recordSent(toClient, frame, from)
+	o.outbound().recordSent(capture.ToClient, frame, from)
 }
 
-func (o *Origin) setAnswer(from provenance) {
+func (o *Origin) setAnswer(from Provenance) {
 	if o == nil {
 		return
 	}
@@ -943,9 +907,6 @@ func (o *Origin) setAnswer(from provenance) {
 	defer o.mu.Unlock()
 	o.answer = from
 }
-
-// A Provenance says from which messages another one was made.
-type Provenance struct{ p provenance }
 
 // A ProvenanceSender is an rpc.Sender that learns from which message of a server each message was
 // made. A bridge with Options.Recording calls SendFrom in place of Send.
@@ -974,8 +935,8 @@ func originOf(ctx context.Context) *Origin {
 // recorder and the event, and the origin, which is nil without a gateway.
 func (cl *client) receive(ctx context.Context, frame []byte) (rec recorder, event uint64, o *Origin) {
 	if !cl.b.behindGateway() {
-		rec = cl.recorderIn(ctx)
-		return rec, rec.recordMessage(toServer, frame), nil
+		rec = cl.rec.in(ctx)
+		return rec, rec.recordMessage(capture.ToServer, frame), nil
 	}
 	if o = originOf(ctx); o != nil {
 		return o.rec, o.event, o
@@ -987,14 +948,14 @@ func (cl *client) receive(ctx context.Context, frame []byte) (rec recorder, even
 func (b *Bridge) behindGateway() bool { return b.opts.Recording != nil }
 
 // sendFrom sends a message with its provenance, if the sender wants it.
-func sendFrom(out rpc.Sender, frame []byte, from provenance) error {
+func sendFrom(out rpc.Sender, frame []byte, from Provenance) error {
 	switch s := out.(type) {
 	case *outbox:
 		return s.put(frame, from)
 	case clientOutbox:
 		return s.put(frame, from)
 	case ProvenanceSender:
-		return s.SendFrom(frame, Provenance{from})
+		return s.SendFrom(frame, from)
 	}
 	return out.Send(frame)
 }

@@ -38,7 +38,7 @@ func TestRecordHTTP(t *testing.T) {
 func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 	t.Helper()
 	secrets := []string{"sesame-0123456789", "crumb-0123456789", "in-the-url-0123456789"}
-	handler := streamable.MustHandler(newServer(t, serverEra.revisions()), nil)
+	handler := streamable.MustHandler(newServer(t, serverEra.Revisions()), nil)
 	upstream := httptest.NewServer(handler)
 	defer upstream.Close()
 	var text bytes.Buffer
@@ -83,7 +83,7 @@ func recordHTTP(t *testing.T, path string, clientEra, serverEra Era) string {
 func TestRecordResumed(t *testing.T) {
 	var text bytes.Buffer
 	w := capture.NewWriter(&text, nil)
-	l := newRecording(w).newRecorder(capture.Upstream)
+	l := NewRecording(w, nil).newRecorder(capture.Upstream)
 	ctx := context.WithValue(context.WithValue(t.Context(), recorderKey{}, l), postKey{}, &postedMessage{queuedMessage: queuedMessage{frame: []byte(`{"jsonrpc":"2.0","id":1,"method":"m"}`), id: jsonrpc.IntID(1)}})
 	side := OuterTransport(Transport(roundTrip(func(*http.Request) *http.Response {
 		return &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", Body: io.NopCloser(strings.NewReader("id: 1\ndata:\n\n"))}

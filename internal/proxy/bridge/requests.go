@@ -156,13 +156,21 @@ func (u *upstream) requestFrame(ctx context.Context, frame []byte) (*jsonrpc.Mes
 	return a.m, a.err
 }
 
-// roundTrip sends the server a request of the bridge with a new id, and waits for the response,
-// which may be an error response. The error says why there was none, as clients may see it.
-func (u *upstream) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
-	return u.roundTripMessage(ctx, queuedMessage{}, text)
+// roundTrip sends the server a request of the bridge with a new id, and returns the result. The
+// error is that of the response, or says why there was none, as clients may see it.
+func (u *upstream) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byte) (result []byte, err error) {
+	m, err := u.roundTripMessage(ctx, queuedMessage{}, text)
+	if err == nil && m.Kind == jsonrpc.KindError {
+		err = m.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.Result, nil
 }
 
-// roundTripMessage is roundTrip with the other fields of the queued message.
+// roundTripMessage is roundTrip with the other fields of the queued message, and returns the
+// response, which may be an error response.
 func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	it.id = u.own.newID()
 	it.frame = withID(text(it.id), it.id)
@@ -324,14 +332,14 @@ func (u *upstream) findTool(ctx context.Context, call []byte) bool {
 	}
 	params := slices.Concat([]byte(`{"_meta":`), meta, []byte{'}'})
 	for range maxToolPages {
-		answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
-		if err != nil || answer.Kind != jsonrpc.KindResponse {
+		result, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodToolsList, params) })
+		if err != nil {
 			return false
 		}
-		if hasTool(answer.Result, name) {
+		if hasTool(result, name) {
 			return true
 		}
-		next := jsonwire.Lookup(answer.Result, "nextCursor")
+		next := jsonwire.Lookup(result, "nextCursor")
 		if next == nil {
 			return false
 		}
@@ -435,11 +443,7 @@ func (u *upstream) cancelTask(id string, meta []byte) {
 	}
 	params = append(params, '}')
 	u.rec.note("cancelling a task: its call was cancelled before the response")
-	answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) })
-	if err == nil && answer.Kind == jsonrpc.KindError {
-		err = answer.Err()
-	}
-	if err != nil {
+	if _, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, mcp.MethodTasksCancel, params) }); err != nil {
 		u.b.opts.Logger.Info("task not cancelled", "task", id, "error", err)
 	}
 }

@@ -180,20 +180,16 @@ func (s *sharedSession) initialize(c *call, frame []byte) {
 func (s *sharedSession) handshake(f *sharedAttempt, c *call, frame []byte) {
 	ctx, cancel := s.p.b.withConnectTimeout(c.client.ctx)
 	defer cancel()
-	var initialize []byte
-	var answer *jsonrpc.Message
+	var initialize, result []byte
 	err := s.p.upstream.unavailable()
 	if err == nil {
-		answer, err = s.p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte {
+		result, err = s.p.upstream.roundTrip(ctx, func(id jsonrpc.ID) []byte {
 			initialize = sharedInitialize(frame, id)
 			return initialize
 		})
 	}
-	if err == nil && answer.Kind == jsonrpc.KindError {
-		err = answer.Err()
-	}
 	if err == nil {
-		s.p.upstream.resume.SetHandshake(initialize, answer.Result)
+		s.p.upstream.resume.SetHandshake(initialize, result)
 	}
 	s.p.mu.Lock()
 	if c.client.ctx.Err() == nil { // otherwise another client must try
@@ -553,9 +549,7 @@ func (s *sharedSession) forwardNotification(c *call, frame []byte, m *jsonrpc.Me
 // sendToClients sends a message to the clients in list.
 func (p *passthrough) sendToClients(list []*client, frame []byte, event uint64) {
 	for _, cl := range list {
-		if err := cl.send(nil, frame, provenance{rec: p.upstream.rec, event: event, rule: "same"}); err != nil {
-			p.b.opts.Logger.Debug("message dropped", "error", err)
-		}
+		cl.logDropped(cl.send(nil, frame, Provenance{rec: p.upstream.rec, event: event, rule: "same"}))
 	}
 }
 
@@ -645,7 +639,7 @@ func (p *passthrough) reconnected() error {
 	}
 	p.mu.Unlock()
 	for _, c := range subscriptions {
-		if err := p.upstream.sendUrgent(queuedMessage{frame: c.listenFrame, id: c.serverID, from: provenance{rec: c.rec, event: c.event, rule: "sent again"}}); err != nil {
+		if err := p.upstream.sendUrgent(queuedMessage{frame: c.listenFrame, id: c.serverID, from: Provenance{rec: c.rec, event: c.event, rule: "sent again"}}); err != nil {
 			return fmt.Errorf("subscribe again: %w", err)
 		}
 	}
@@ -660,7 +654,7 @@ func (p *passthrough) messagesLost() {
 	p.mu.Unlock()
 	for _, list := range resume.ListsOf(result) {
 		for _, cl := range clients {
-			cl.send(nil, jsonrpc.AppendNotification(nil, list.Changed, nil), provenance{})
+			cl.send(nil, jsonrpc.AppendNotification(nil, list.Changed, nil), Provenance{})
 		}
 	}
 }

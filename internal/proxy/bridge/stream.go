@@ -98,7 +98,7 @@ func (s *streamClient) serve(ctx context.Context) error {
 	}
 	cl.close()
 	if cl.outbox != nil {
-		cl.outbox.wait()
+		cl.outbox.running.Wait()
 	}
 	unread.Stop()
 	s.f.Close()
@@ -158,7 +158,7 @@ func (s *streamClient) read(ctx context.Context) error {
 		Framer: s.f, Strict: s.strict, Policy: func() rpc.Policy { return rpc.Policy{NoBatches: !s.batches.Load()} }, Invalid: s.client.recordInvalid, Logger: s.b.opts.Logger,
 		Handle: func(frame []byte, m *jsonrpc.Message, answer func([]byte)) { s.handle(ctx, frame, m, answer) },
 		Send:   func(message []byte) { s.client.out.Send(message) },
-		Refuse: func(message []byte) { s.client.send(nil, message, provenance{}) },
+		Refuse: func(message []byte) { s.client.send(nil, message, Provenance{}) },
 	}
 	return r.Read()
 }
@@ -179,10 +179,8 @@ func (s *streamClient) handle(ctx context.Context, frame []byte, m *jsonrpc.Mess
 			answer(response)
 			wait.Signal(s.answered)
 		})
-	case jsonrpc.KindNotification:
-		s.client.notification(ctx, frame, m)
 	default:
-		s.client.response(ctx, frame, m)
+		s.client.message(ctx, frame, m)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proxy/translate"
-	"mcpwire/internal/rpc"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -79,7 +78,7 @@ func (t *translator) applyLocked(rec recorder, event uint64, outs []translate.Ou
 		if o.To == translate.Dropped {
 			why = o.Rule
 		}
-		t.sendLocked(o, provenance{rec: rec, event: event, moreEvents: o.Causes, rule: cmp.Or(o.Rule, "id")})
+		t.sendLocked(o, Provenance{rec: rec, event: event, moreEvents: o.Causes, rule: cmp.Or(o.Rule, "id")})
 	}
 	if !sent && why != "" && event != 0 {
 		rec.note("message " + strconv.FormatUint(event, 10) + ": " + why)
@@ -97,7 +96,7 @@ func (t *translator) tick() {
 }
 
 // sendLocked sends one output message.
-func (t *translator) sendLocked(o *translate.Out, from provenance) {
+func (t *translator) sendLocked(o *translate.Out, from Provenance) {
 	if o.Withdraw {
 		if t.upstream.queue.withdraw(jsonrpc.IntID(o.Call)) {
 			t.forget(o.Call)
@@ -119,7 +118,7 @@ func (t *translator) sendLocked(o *translate.Out, from provenance) {
 	}
 }
 
-func (t *translator) toServerLocked(o *translate.Out, from provenance) {
+func (t *translator) toServerLocked(o *translate.Out, from Provenance) {
 	it := queuedMessage{frame: o.Message, from: from, by: t}
 	switch {
 	case o.Call != 0 && !o.Cancel:
@@ -191,7 +190,7 @@ func (t *translator) forget(call int64) {
 	t.upstream.retries.forget(jsonrpc.IntID(call))
 }
 
-func (t *translator) toClientLocked(o *translate.Out, from provenance) {
+func (t *translator) toClientLocked(o *translate.Out, from Provenance) {
 	if o.Final {
 		t.answerLocked(o, o.Message, from)
 		return
@@ -199,26 +198,19 @@ func (t *translator) toClientLocked(o *translate.Out, from provenance) {
 	c := t.callsByStream[o.Stream]
 	t.noteActivityLocked(c, o.Message)
 	if c != nil {
-		t.sendToClientLocked(c.client, c.out, o.Message, from)
+		c.client.logDropped(c.client.send(c.out, o.Message, from))
 		return
 	}
 	if t.shared != nil && o.Stream != 0 { // its client is gone
 		return
 	}
 	for cl := range t.clients {
-		t.sendToClientLocked(cl, nil, o.Message, from)
-	}
-}
-
-// sendToClientLocked sends a client a message that is not a response.
-func (t *translator) sendToClientLocked(cl *client, out rpc.Sender, message []byte, from provenance) {
-	if err := cl.send(out, message, from); err != nil {
-		t.b.opts.Logger.Debug("message dropped", "error", err)
+		cl.logDropped(cl.send(nil, o.Message, from))
 	}
 }
 
 // answerLocked answers a call.
-func (t *translator) answerLocked(o *translate.Out, message []byte, from provenance) {
+func (t *translator) answerLocked(o *translate.Out, message []byte, from Provenance) {
 	if o.Stream != 0 {
 		c := t.callsByStream[o.Stream]
 		sparse.Delete(&t.callsByStream, o.Stream)
@@ -295,7 +287,7 @@ func (t *translator) notification(cl *client, frame []byte, m *jsonrpc.Message, 
 	}
 	t.mu.Unlock()
 	if c != nil && c.method != mcp.MethodInitialize {
-		c.finish(nil, provenance{})
+		c.finish(nil, Provenance{})
 	}
 }
 

@@ -308,7 +308,7 @@ func (u *upstream) run() {
 	}
 	u.mu.Unlock()
 	if !u.inputEnded {
-		u.rec.recordEOF(toServer)
+		u.rec.recordEOF(capture.ToServer)
 	}
 	u.disconnected(errUpstreamClosed, u.queue.takeUnsent())
 }
@@ -411,7 +411,7 @@ func (u *upstream) serveConnection(first bool) error {
 		<-ended.Done()
 	}
 	if u.inputEnded = err != nil || u.ctx.Err() != nil || context.Cause(ended) == errUnresponsive; u.inputEnded {
-		u.rec.recordEOF(toServer) // the server does not end by itself
+		u.rec.recordEOF(capture.ToServer) // the server does not end by itself
 	}
 	end()
 	u.mu.Lock()
@@ -463,15 +463,12 @@ func (u *upstream) restoreSession(ctx context.Context) error {
 		return nil
 	}
 	initialize, before := u.resume.Handshake()
-	answer, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
-	if err == nil && answer.Kind == jsonrpc.KindError {
-		err = answer.Err()
-	}
+	result, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
 	if err != nil {
 		u.b.eras.reset() // it may be another server
 		return fmt.Errorf("handshake: %w", err)
 	}
-	if before, now := versionIn(before), versionIn(answer.Result); before != now {
+	if before, now := versionIn(before), versionIn(result); before != now {
 		return fmt.Errorf("%w: the server now speaks revision %s; it spoke %s before", errServerChanged, now, before)
 	}
 	for _, frame := range frames[1:] {
@@ -483,7 +480,7 @@ func (u *upstream) restoreSession(ctx context.Context) error {
 			return fmt.Errorf("restore the session: %w", err)
 		}
 	}
-	u.resume.SetHandshake(initialize, answer.Result)
+	u.resume.SetHandshake(initialize, result)
 	u.messagesLost()
 	return nil
 }
@@ -730,7 +727,7 @@ func (u *upstream) dispatch(frame []byte, m *jsonrpc.Message, from origin) {
 	u.b.responded.Store(true)
 	u.deliverMu.Lock()
 	defer u.deliverMu.Unlock()
-	event := from.rec.recordMessage(toClient, frame)
+	event := from.rec.recordMessage(capture.ToClient, frame)
 	if len(m.Method) > 0 || !u.takeResponse(frame, m, request, event) {
 		u.route(frame, m, from.callID, event)
 	}

@@ -48,18 +48,8 @@ func (g *Gateway) serve(ctx context.Context, f jsonrpc.Framer, strict bool) erro
 	defer stop()
 	c.recorder = g.recording.ClientRecorder()
 	c.stateless = &statelessPeer{g: g, recorder: c.recorder, subscriptions: map[*subscription]struct{}{}}
-	c.rules = era.NewSession(era.Config{Revisions: modernRevisions(), Custom: func([]byte) bool { return true }})
+	c.rules = era.NewSession(era.Config{Revisions: bridge.EraModern.Revisions(), Custom: func([]byte) bool { return true }})
 	return c.serve()
-}
-
-// modernRevisions returns the modern revisions.
-func modernRevisions() (list []mcp.Revision) {
-	for _, r := range mcp.Revisions() {
-		if r.Modern() {
-			list = append(list, r)
-		}
-	}
-	return list
 }
 
 // A streamClient is a client on a byte stream.
