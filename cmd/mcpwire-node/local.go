@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/streamable"
 )
@@ -133,9 +134,7 @@ func (c *localCluster) keepNode(ctx context.Context, i int, ready chan<- struct{
 			return
 		}
 		c.stderr.line("%s: has ended and is started again: %v", name, err)
-		select {
-		case <-time.After(restartDelay):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, restartDelay) {
 			return
 		}
 	}

@@ -2,7 +2,6 @@ package gatewayd
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -44,7 +43,7 @@ func (p *process) serveAdmin(serving, until context.Context, background *sync.Wa
 	})
 	mux.HandleFunc("GET /upstreamz", func(w http.ResponseWriter, r *http.Request) { writeAdminJSON(w, p.upstreamz(r.Context())) })
 	mux.HandleFunc("GET /configz", func(w http.ResponseWriter, _ *http.Request) { writeAdminJSON(w, p.configz()) })
-	l, err := new(net.ListenConfig).Listen(until, "tcp", cmp.Or(withHost(a.Address), a.Address))
+	l, err := new(net.ListenConfig).Listen(until, "tcp", withHost(a.Address))
 	if err != nil {
 		return nil, exit.Fail(exit.Unexpected, "listen", "another program may be listening there", p.now().Errorf("admin", "admin: %v", err))
 	}
@@ -65,12 +64,12 @@ func (p *process) serveAdmin(serving, until context.Context, background *sync.Wa
 // maxAdminConns limits the connections of operators.
 const maxAdminConns = 100
 
-// withHost returns an address without a host with that of this machine.
+// withHost returns an address, with the host of this machine if it has none.
 func withHost(address string) string {
 	if strings.HasPrefix(address, ":") {
 		return "127.0.0.1" + address
 	}
-	return ""
+	return address
 }
 
 func writeAdminJSON(w http.ResponseWriter, v any) {

@@ -1,6 +1,7 @@
 package gatewayd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,14 +90,7 @@ func (p *process) openLogins(c *gatewayconfig.Config) error {
 		address = net.JoinHostPort(host, port)
 	}
 	if separate {
-		want := c.Login.Address
-		if want == "" {
-			want = "127.0.0.1:0"
-		}
-		if local := withHost(want); local != "" {
-			want = local
-		}
-		l, err := net.Listen("tcp", want)
+		l, err := net.Listen("tcp", withHost(cmp.Or(c.Login.Address, ":0")))
 		if err != nil {
 			return exit.Fail(exit.Unexpected, "listen", "another program may be listening there", c.Errorf("login.address", "login.address: %v", err))
 		}

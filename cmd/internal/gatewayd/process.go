@@ -319,9 +319,6 @@ func (p *process) load(old *configuration) (_ *configuration, err error) {
 		Info: mcp.Implementation{Name: "mcpwire-gateway", Version: build.Version()}, Instructions: conf.Instructions, LabelElicitations: conf.LabelsElicitations(), ListWait: conf.ListWait.Or(0),
 		DrainTimeout: conf.Drain.Or(gatewayconfig.DefaultDrain), MaxSessions: conf.Listen.MaxSessions(), Logger: p.log,
 	}
-	if p.recording != nil {
-		c.options.Record, c.options.Watched = p.recording.Writer, p.recording.IsWatched
-	}
 	c.options.Observe = p.observe()
 	if p.node != nil {
 		c.options.TaskOwners = p.node.TaskOwners

@@ -17,6 +17,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/internal/base/seal"
+	"mcpwire/internal/base/wait"
 	"mcpwire/internal/net/loopback"
 )
 
@@ -64,7 +65,8 @@ type Logins struct {
 
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	// running are the goroutines that Close waits for.
+	running wait.Group
 	// exchanges has an element for each browser request that waits for an authorization server.
 	exchanges chan struct{}
 
@@ -136,7 +138,7 @@ func (l *Logins) Close() {
 		p.stop()
 	}
 	l.mu.Unlock()
-	l.wg.Wait()
+	l.running.Wait()
 	if t, ok := l.opts.Transport.(interface{ CloseIdleConnections() }); ok && l.opts.Transport != http.DefaultTransport {
 		t.CloseIdleConnections()
 	}
@@ -147,16 +149,6 @@ func (l *Logins) Close() {
 // before the first request.
 func (l *Logins) Notify(record func(*gateway.CallRecord), changed func(upstream string, at time.Time, of func(context.Context) bool)) {
 	l.onRecord, l.onChange = record, changed
-}
-
-// spawn runs f in a goroutine that Close waits for. It reports false if Close was called.
-func (l *Logins) spawn(f func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.wg.Go(f)
-	}
-	return !l.closed
 }
 
 // localUser is the user of callers without a principal.
@@ -234,7 +226,7 @@ func (l *Logins) changed(a *account) {
 		return
 	}
 	at := time.Now()
-	l.spawn(func() { // callers may hold locks
+	l.running.Start(func() { // callers may hold locks
 		l.onChange(a.up.opts.Name, at, func(ctx context.Context) bool {
 			user, err := l.user(ctx)
 			return err == nil && user == a.user

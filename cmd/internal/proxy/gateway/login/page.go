@@ -106,7 +106,7 @@ func (l *Logins) addPageLocked(id string, a *account, created time.Time) (*page,
 	}
 	l.pages.byUser[a.user]++
 	if l.opts.Ring != nil {
-		p.watch = time.AfterFunc(watchInterval, func() { l.spawn(p.look) })
+		p.watch = time.AfterFunc(watchInterval, func() { l.running.Start(p.look) })
 	}
 	return p, nil
 }
@@ -463,7 +463,7 @@ func (l *Logins) serveIdentity(w http.ResponseWriter, r *http.Request) {
 // start begins to log the user in, until cancel is called. It reports false after Close.
 func (a *attempt) start() (cancel func(), ok bool) {
 	ctx, cancel := context.WithDeadline(a.l.ctx, a.page.created.Add(pageLife))
-	ok = a.l.spawn(func() {
+	ok = a.l.running.Start(func() {
 		defer cancel()
 		defer close(a.ended)
 		a.err = a.run(ctx)

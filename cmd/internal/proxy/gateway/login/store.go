@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,17 +174,18 @@ type Stored struct {
 
 // List returns the logins in a folder, by user and upstream. The folder need not exist.
 func List(ctx context.Context, dir string) ([]Stored, error) {
-	files, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*"+loginSuffix))
-	if err != nil {
+	files, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	var list []Stored
-	for _, path := range files {
-		info, err := os.Lstat(path)
-		if err != nil {
-			continue // it was removed
+	for _, file := range files {
+		info, err := file.Info()
+		if err != nil || !strings.HasSuffix(file.Name(), loginSuffix) {
+			continue // it is another file, or was removed
 		}
-		keys, err := keysOf(ctx, path)
+		path := filepath.Join(dir, file.Name())
+		_, keys, err := openStored(ctx, path)
 		if err != nil {
 			return nil, err
 		}
@@ -199,32 +201,21 @@ func List(ctx context.Context, dir string) ([]Stored, error) {
 	return list, nil
 }
 
-// escapeGlob returns a pattern that matches a path only.
-func escapeGlob(path string) string {
-	if filepath.Separator == '\\' {
-		return path // has no escapes
-	}
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
-}
-
-// keysOf returns the keys of the records in a file.
-func keysOf(ctx context.Context, path string) ([]oauth.RecordKey, error) {
+// openStored opens a file, and returns the keys of its records.
+func openStored(ctx context.Context, path string) (oauth.StoreLocker, []oauth.RecordKey, error) {
 	s, err := oauth.NewFileStore(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.(interface {
+	keys, err := s.(interface {
 		Keys(context.Context) ([]oauth.RecordKey, error)
 	}).Keys(ctx)
+	return s, keys, err
 }
 
 // Revoke deletes the tokens of a login. Running gateways notice it within seconds.
 func (l Stored) Revoke(ctx context.Context) error {
-	keys, err := keysOf(ctx, l.path)
-	if err != nil {
-		return err
-	}
-	s, err := oauth.NewFileStore(l.path)
+	s, keys, err := openStored(ctx, l.path)
 	if err != nil {
 		return err
 	}

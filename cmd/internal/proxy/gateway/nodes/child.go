@@ -98,9 +98,7 @@ func (c *Children) start(conf *config, key string, lease coordination.Lease) (*c
 		ch.release()
 		return nil, err
 	}
-	ch.linger = time.AfterFunc(lingerTime, func() {
-		wait.Signal(ch.unused)
-	})
+	ch.linger = time.AfterFunc(lingerTime, func() { wait.Signal(ch.unused) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.children[key] = ch

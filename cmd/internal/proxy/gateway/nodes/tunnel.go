@@ -74,20 +74,17 @@ func (c *Children) newTunnel(node, id string) (*tunnel, error) {
 		t.id = rand.Text()
 	}
 	t.changed.L = &t.mu
-	t.broken, t.cancel = context.WithCancel(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
-		t.cancel()
 		return nil, errClosed
 	case len(c.tunnels) >= maxTunnels:
-		t.cancel()
 		return nil, errors.New("too many connections between nodes")
 	case c.tunnels[t.id] != nil:
-		t.cancel()
 		return nil, errMessage
 	}
+	t.broken, t.cancel = context.WithCancel(context.Background())
 	c.tunnels[t.id] = t
 	return t, nil
 }
