@@ -45,13 +45,12 @@ func loginsOf(c *gatewayconfig.Config, address, folder string, authenticated boo
 		}
 	}
 	if in := c.Login.Identity; in != nil && authenticated {
-		o.Identity = &gatewaylogin.Identity{Issuer: in.Issuer, ClientID: in.ID, Claim: in.Claim, Scopes: in.Scopes}
+		o.Identity = in
 		if !in.Secret.IsZero() {
-			secret, err := in.Secret.Resolve()
-			if err != nil {
+			var err error
+			if o.IdentitySecret, err = in.Secret.Resolve(); err != nil {
 				return nil, c.Errorf("login.identity.secret", "login.identity.secret: %v", err)
 			}
-			o.Identity.ClientSecret = secret
 		}
 	}
 	l := &logins{}
@@ -149,15 +148,12 @@ func (b *upstreamBuilder) login(name, server string, c *gatewayconfig.UpstreamLo
 	if b.logins == nil {
 		return nil, errors.New("the first credentials.login needs a restart of the gateway: no change was applied")
 	}
-	o := gatewaylogin.UpstreamOptions{
-		Name: name, Server: server, Issuer: c.Issuer, ClientID: c.ID, Scopes: c.Scopes, AuthorizationEndpoint: c.AuthorizationEndpoint, TokenEndpoint: c.TokenEndpoint,
-	}
+	o := gatewaylogin.UpstreamOptions{Name: name, Server: server, UpstreamLogin: *c}
 	if !c.Secret.IsZero() {
-		secret, err := c.Secret.Resolve()
-		if err != nil {
+		var err error
+		if o.ClientSecret, err = c.Secret.Resolve(); err != nil {
 			return nil, fmt.Errorf("credentials.login.secret: %w", err)
 		}
-		o.ClientSecret = secret
 	}
 	return b.logins.Upstream(o)
 }

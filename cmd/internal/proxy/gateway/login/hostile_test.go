@@ -20,6 +20,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/mcp"
 )
 
@@ -326,7 +327,7 @@ func TestPageHeaders(t *testing.T) {
 	if resp.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: status %d", resp.StatusCode)
 	}
-	if l, err := New(&Options{URL: "https://gw.example.com", Identity: &Identity{Issuer: "https://idp.example.com", ClientID: "a"}}); err != nil || l.cookieName() != "__Host-mcpwire-login" {
+	if l, err := New(&Options{URL: "https://gw.example.com", Identity: &config.LoginIdentity{Issuer: "https://idp.example.com", ID: "a"}}); err != nil || l.cookieName() != "__Host-mcpwire-login" {
 		t.Errorf("cookie over https: got %q, %v", l.cookieName(), err)
 	}
 }
@@ -388,7 +389,7 @@ func TestMoreScopes(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, mcp.LatestRevision, func(w *world, _ *Options, u *UpstreamOptions) {
 		w.as.Metadata = nil
-		u.Issuer, u.ClientID, u.ClientSecret = w.as.URL, "gateway", auth.NewSecret("secret")
+		u.Issuer, u.ID, u.ClientSecret = w.as.URL, "gateway", auth.NewSecret("secret")
 		u.AuthorizationEndpoint, u.TokenEndpoint = w.as.URL+"/authorize", w.as.URL+"/token"
 	})
 	c := newCaller(w, w.idp.Token("alice", testResource, nil), mcp.LatestRevision, w.browser("alice", "alice.up"))
@@ -403,7 +404,7 @@ func TestEndpoints(t *testing.T) {
 
 // newTestLogins returns logins without servers.
 func newTestLogins(t *testing.T) (*Logins, *Upstream) {
-	l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: &Identity{Issuer: "https://idp.example.com", ClientID: "a"}, Logger: slog.New(slog.DiscardHandler)})
+	l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: &config.LoginIdentity{Issuer: "https://idp.example.com", ID: "a"}, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(l.Close)
 	u, err := l.Upstream(UpstreamOptions{Name: "up", Server: "https://up.example.com/mcp"})

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -18,25 +19,10 @@ import (
 	"time"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/internal/net/neterror"
 )
-
-// An Identity is how browsers log in to the gateway, by OpenID Connect
-// (https://openid.net/specs/openid-connect-core-1_0.html#CodeFlowAuth).
-type Identity struct {
-	// Issuer is the authorization server, whose tokens callers have.
-	Issuer string
-	// ClientID and ClientSecret are those of the gateway. The secret may be empty.
-	ClientID     string
-	ClientSecret auth.Secret
-	// Claim is the claim that identifies a user both in the tokens of callers and in the ID token.
-	// Empty means sub. Some issuers have another subject for each client; then it is another claim,
-	// which must neither change nor be reused.
-	Claim string
-	// Scopes are requested in addition to openid.
-	Scopes []string
-}
 
 const (
 	identityTimeout = 10 * time.Second
@@ -50,9 +36,12 @@ const (
 	maxCode = 8 << 10
 )
 
-// An identity is an Identity in use.
+// An identity is how browsers log in to the gateway, by OpenID Connect
+// (https://openid.net/specs/openid-connect-core-1_0.html#CodeFlowAuth).
 type identity struct {
-	Identity
+	config.LoginIdentity
+	// secret is that of the gateway, or empty.
+	secret      auth.Secret
 	redirectURI string
 	http        *http.Client
 
@@ -74,16 +63,11 @@ type oidcMetadata struct {
 	verifier auth.Verifier
 }
 
-func newIdentity(o *Identity, rt http.RoundTripper, redirectURI string) (*identity, error) {
-	if o.Issuer == "" || o.ClientID == "" {
-		return nil, errors.New("login: the identity needs an issuer and a client id")
-	}
-	i := &identity{Identity: *o, redirectURI: redirectURI}
-	if i.Claim == "" {
-		i.Claim = "sub"
-	}
+func newIdentity(o *config.LoginIdentity, secret auth.Secret, rt http.RoundTripper, redirectURI string) *identity {
+	i := &identity{LoginIdentity: *o, secret: secret, redirectURI: redirectURI}
+	i.Claim = cmp.Or(i.Claim, "sub") // some issuers have another subject for each client
 	i.http = &http.Client{Transport: rt, Timeout: identityTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return i, nil
+	return i
 }
 
 // userOf returns the user of a principal.
@@ -166,7 +150,7 @@ func (i *identity) check(m *oidcMetadata) (err error) {
 	}
 	// ID tokens name the client in aud, and need no other claim for it. So any claim that is always
 	// there will do.
-	m.verifier, err = auth.NewJWT(&auth.JWTOptions{Issuer: i.Issuer, Audiences: []string{i.ClientID}, JWKSURL: m.JWKS, ClientIDClaims: []string{"iss"}, HTTPClient: i.http})
+	m.verifier, err = auth.NewJWT(&auth.JWTOptions{Issuer: i.Issuer, Audiences: []string{i.ID}, JWKSURL: m.JWKS, ClientIDClaims: []string{"iss"}, HTTPClient: i.http})
 	return err
 }
 
@@ -205,7 +189,7 @@ func (i *identity) begin(ctx context.Context) (*identification, string, error) {
 	}
 	q := u.Query()
 	for name, value := range map[string]string{
-		"response_type": "code", "client_id": i.ClientID, "redirect_uri": i.redirectURI, "scope": strings.Join(append([]string{"openid"}, i.Scopes...), " "),
+		"response_type": "code", "client_id": i.ID, "redirect_uri": i.redirectURI, "scope": strings.Join(append([]string{"openid"}, i.Scopes...), " "),
 		"state": id.state, "nonce": id.nonce, "code_challenge": base64.RawURLEncoding.EncodeToString(sum[:]), "code_challenge_method": "S256",
 	} {
 		q.Set(name, value)
@@ -256,7 +240,7 @@ func (i *identity) checkToken(id *identification, p *auth.Principal) (string, er
 	}
 	var several []string
 	_ = json.Unmarshal(p.Claims["aud"], &several) // one audience is a text
-	if _, has := p.Claims["azp"]; (has || len(several) > 1) && text("azp") != i.ClientID {
+	if _, has := p.Claims["azp"]; (has || len(several) > 1) && text("azp") != i.ID {
 		return "", errors.New("the ID token is for another client")
 	}
 	return i.userOf(p)
@@ -266,11 +250,11 @@ func (i *identity) checkToken(id *identification, p *auth.Principal) (string, er
 func (i *identity) redeem(ctx context.Context, id *identification, code string) (string, error) {
 	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {i.redirectURI}, "code_verifier": {id.verifier}}
 	methods := id.meta.AuthMethods
-	basic := !i.ClientSecret.IsZero() && (methods == nil || slices.Contains(methods, "client_secret_basic"))
+	basic := !i.secret.IsZero() && (methods == nil || slices.Contains(methods, "client_secret_basic"))
 	if !basic {
-		form.Set("client_id", i.ClientID)
-		if !i.ClientSecret.IsZero() {
-			form.Set("client_secret", i.ClientSecret.Reveal())
+		form.Set("client_id", i.ID)
+		if !i.secret.IsZero() {
+			form.Set("client_secret", i.secret.Reveal())
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, id.meta.Token, strings.NewReader(form.Encode()))
@@ -279,7 +263,7 @@ func (i *identity) redeem(ctx context.Context, id *identification, code string) 
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	if basic { // https://www.rfc-editor.org/rfc/rfc6749#section-2.3.1
-		req.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret.Reveal()))
+		req.SetBasicAuth(url.QueryEscape(i.ID), url.QueryEscape(i.secret.Reveal()))
 	}
 	status, body, err := i.do(req)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mcpwire/auth"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
 )
@@ -52,8 +53,7 @@ func TestRedeem(t *testing.T) {
 				}
 				return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(`{"id_token":"T"}`)), Request: r}, nil
 			})
-			i, err := newIdentity(&Identity{Issuer: "https://idp", ClientID: "c d", ClientSecret: auth.NewSecret(tt.secret)}, rt, "https://gw/oauth/identity")
-			must(t, err)
+			i := newIdentity(&config.LoginIdentity{Issuer: "https://idp", ID: "c d"}, auth.NewSecret(tt.secret), rt, "https://gw/oauth/identity")
 			token, err := i.redeem(t.Context(), &identification{meta: &oidcMetadata{Token: "https://idp/token", AuthMethods: tt.methods}, verifier: "v"}, "code")
 			if token != "T" || err != nil {
 				t.Errorf("got %q, %v", token, err)
@@ -119,7 +119,7 @@ func TestTransport(t *testing.T) {
 	const server = "http://127.0.0.1:2/mcp"
 	for _, tt := range []struct {
 		name, token string
-		identity    *Identity
+		identity    *config.LoginIdentity
 		rejected    *rejection
 		sent        int
 	}{
@@ -128,7 +128,7 @@ func TestTransport(t *testing.T) {
 		{"rejected", "T", nil, &rejection{status: 401, token: hashOf("Bearer T")}, 0},
 		{"another one rejected", "T", nil, &rejection{status: 401, token: hashOf("Bearer U")}, 1},
 		{"needs more for some requests", "T", nil, &rejection{status: 403, token: hashOf("Bearer T")}, 1},
-		{"unknown caller", "", &Identity{Issuer: "https://idp", ClientID: "c"}, nil, 0},
+		{"unknown caller", "", &config.LoginIdentity{Issuer: "https://idp", ID: "c"}, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: tt.identity})

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/auth"
 	"mcpwire/client"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -180,8 +182,7 @@ func (m *metadataServer) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestMetadataRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &metadataServer{}
-		i, err := newIdentity(&Identity{Issuer: "https://idp.example.com", ClientID: "c"}, s, "https://gw.example.com/oauth/identity")
-		must(t, err)
+		i := newIdentity(&config.LoginIdentity{Issuer: "https://idp.example.com", ID: "c"}, auth.Secret{}, s, "https://gw.example.com/oauth/identity")
 		for _, step := range []struct {
 			after time.Duration
 			down  bool

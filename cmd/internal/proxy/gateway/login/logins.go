@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/base/seal"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/net/loopback"
@@ -37,7 +38,9 @@ type Options struct {
 	URL string
 	// Identity is how browsers log in to the gateway. Nil means that all callers are one user, on
 	// this machine.
-	Identity *Identity
+	Identity *config.LoginIdentity
+	// IdentitySecret is that of Identity. It may be empty.
+	IdentitySecret auth.Secret
 	// Folder is where tokens are stored. Empty means in memory.
 	Folder string
 	// Ring seals the tokens in Folder, and links and cookies, which gateways with the same keys and
@@ -119,9 +122,7 @@ func New(o *Options) (*Logins, error) {
 		return nil, fmt.Errorf("open the folder of used links: %w", err)
 	}
 	if o.Identity != nil {
-		if l.identity, err = newIdentity(o.Identity, l.opts.Transport, l.url+Path+"identity"); err != nil {
-			return nil, err
-		}
+		l.identity = newIdentity(o.Identity, o.IdentitySecret, l.opts.Transport, l.url+Path+"identity")
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.pages.init()

@@ -15,6 +15,7 @@ import (
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/base/seal"
 	"mcpwire/oauth"
 )
@@ -141,7 +142,7 @@ func TestSharedFolder(t *testing.T) {
 		var upstreams []*Upstream
 		var records, changes atomic.Int32
 		for range 2 {
-			l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: &Identity{Issuer: "https://idp.example.com", ClientID: "a"}, Folder: dir, Ring: ring})
+			l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: &config.LoginIdentity{Issuer: "https://idp.example.com", ID: "a"}, Folder: dir, Ring: ring})
 			must(t, err)
 			defer l.Close()
 			l.Notify(func(r *gateway.CallRecord) {

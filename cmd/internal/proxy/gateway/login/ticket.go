@@ -79,14 +79,14 @@ func (l *Logins) open(text string, limit int, purpose string, v any) bool {
 func (l *Logins) scope() []byte {
 	scope := l.url
 	if i := l.identity; i != nil {
-		scope = strings.Join([]string{l.url, i.Issuer, i.ClientID, i.Claim}, "\x00")
+		scope = strings.Join([]string{l.url, i.Issuer, i.ID, i.Claim}, "\x00")
 	}
 	return []byte(scope)
 }
 
 // serverID returns a text that differs for upstreams with another server or authorization server.
 func (u *Upstream) serverID() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{u.opts.Server, u.opts.Issuer, u.opts.ClientID}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{u.opts.Server, u.opts.Issuer, u.opts.ID}, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/base/seal"
 	"mcpwire/mcp"
 )
@@ -140,7 +141,7 @@ func TestForeignReplica(t *testing.T) {
 	serve := func(l *Logins) {
 		w.pages = l
 	}
-	others := w.replica(func(o *Options) { o.Identity = &Identity{Issuer: w.idp.URL, ClientID: "another"} })
+	others := w.replica(func(o *Options) { o.Identity = &config.LoginIdentity{Issuer: w.idp.URL, ID: "another"} })
 	w.up.Issuer = w.as.URL
 	moved := w.replica(nil)
 	w.up.Issuer = ""

@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"mcpwire/auth"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/net/challenge"
 	"mcpwire/internal/net/loopback"
 	"mcpwire/oauth"
@@ -22,23 +24,13 @@ import (
 type UpstreamOptions struct {
 	// Name is the name of the upstream, and Server its endpoint.
 	Name, Server string
-	// Issuer is the only accepted authorization server. Empty means the one that the upstream
-	// names.
-	Issuer string
-	// ClientID and ClientSecret are those of the gateway at Issuer. Without them, the gateway uses
-	// the URL of its metadata document, or registers itself.
-	ClientID     string
+	config.UpstreamLogin
+	// ClientSecret is the text of Secret. It may be empty.
 	ClientSecret auth.Secret
-	// Scopes are requested. Empty means those that the upstream asks for.
-	Scopes []string
-	// AuthorizationEndpoint and TokenEndpoint are for issuers without metadata. They need Issuer
-	// and ClientID.
-	AuthorizationEndpoint, TokenEndpoint string
 }
 
 func (o *UpstreamOptions) equal(p *UpstreamOptions) bool {
-	return o.Name == p.Name && o.Server == p.Server && o.Issuer == p.Issuer && o.ClientID == p.ClientID && o.ClientSecret.Reveal() == p.ClientSecret.Reveal() &&
-		slices.Equal(o.Scopes, p.Scopes) && o.AuthorizationEndpoint == p.AuthorizationEndpoint && o.TokenEndpoint == p.TokenEndpoint
+	return o.Name == p.Name && o.Server == p.Server && reflect.DeepEqual(o.UpstreamLogin, p.UpstreamLogin) && o.ClientSecret.Reveal() == p.ClientSecret.Reveal()
 }
 
 // An Upstream is an upstream to which callers log in. It implements gateway.Login.
@@ -73,13 +65,13 @@ func (u *Upstream) clientOptions(store oauth.Store, account string) *oauth.Clien
 	issuer, _ := url.Parse(u.opts.Issuer)
 	local := loopback.IsHost(server.Hostname()) || issuer != nil && loopback.IsHost(issuer.Hostname())
 	o := &oauth.ClientOptions{
-		Store: store, Account: account, ClientIssuer: u.opts.Issuer, ClientID: u.opts.ClientID, ClientSecret: u.opts.ClientSecret, Scopes: u.opts.Scopes,
+		Store: store, Account: account, ClientIssuer: u.opts.Issuer, ClientID: u.opts.ID, ClientSecret: u.opts.ClientSecret, Scopes: u.opts.Scopes,
 		Registration:      oauth.Registration{ClientName: "mcpwire gateway", RedirectURIs: []string{u.redirectURI}, ApplicationType: "web"},
 		AllowLoopbackHTTP: local, Logger: u.l.opts.Logger.With("upstream", u.opts.Name),
 	}
 	if strings.HasPrefix(u.l.url, "http:") {
 		o.Registration.ApplicationType = "native"
-	} else if u.opts.ClientID == "" {
+	} else if u.opts.ID == "" {
 		o.ClientIDMetadataURL = u.metadataURL()
 	}
 	if u.opts.Issuer != "" {

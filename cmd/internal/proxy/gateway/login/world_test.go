@@ -18,6 +18,7 @@ import (
 	"mcpwire/auth"
 	"mcpwire/client"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/cmd/internal/proxy/gateway/config"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc/relay"
 	"mcpwire/internal/test/issuer"
@@ -135,7 +136,7 @@ func newWorld(t testing.TB, revision mcp.Revision, change ...worldOption) *world
 
 	front := httptest.NewUnstartedServer(nil)
 	w.url = "http://" + front.Listener.Addr().String()
-	o := &Options{URL: w.url, Identity: &Identity{Issuer: w.idp.URL, ClientID: "gateway-web"}}
+	o := &Options{URL: w.url, Identity: &config.LoginIdentity{Issuer: w.idp.URL, ID: "gateway-web"}}
 	w.up = UpstreamOptions{Name: "up", Server: server}
 	for _, c := range change {
 		c(w, o, &w.up)
