@@ -202,8 +202,9 @@ type Elements struct {
 }
 
 // ArrayElements walks the array arr, which must have passed a [Scanner] and may
-// have white space around it. Elements aliases arr. For any other text what it
-// yields is meaningless, but it ends and does not panic.
+// have white space around it. Elements aliases arr. Another value, or none, has
+// no elements. For any other text what it yields is meaningless, but it ends and
+// does not panic.
 func ArrayElements(arr []byte) Elements {
 	i := space(arr, 0)
 	if i >= len(arr) || arr[i] != '[' {

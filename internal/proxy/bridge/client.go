@@ -375,7 +375,7 @@ func (cl *client) dispatch(o clientMessage) error {
 		o.forward(cl, p)
 		return nil
 	}
-	if clientEra := cl.b.opts.ClientEra; !cl.detecting && clientEra != EraAuto && clientEra != eraOf(o.m) {
+	if clientEra := cl.b.opts.ClientEra; !cl.detecting && clientEra != EraAuto && clientEra != EraOf(o.m) {
 		cl.mu.Unlock()
 		o.forward(cl, wrongEra(clientEra))
 		return nil
@@ -576,10 +576,10 @@ const maxOutbox = 8 << 20
 var errSlowClient = errors.New("the client does not read its messages")
 
 // Send implements rpc.Sender. It never blocks.
-func (o *outbox) Send(message []byte) error { return o.put(message, Provenance{}) }
+func (o *outbox) Send(message []byte) error { return o.SendFrom(message, Provenance{}) }
 
-// put is Send for a message with its provenance.
-func (o *outbox) put(message []byte, from Provenance) error {
+// SendFrom implements ProvenanceSender.
+func (o *outbox) SendFrom(message []byte, from Provenance) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
@@ -670,11 +670,11 @@ type clientOutbox struct {
 }
 
 // Send implements rpc.Sender.
-func (o clientOutbox) Send(message []byte) error { return o.put(message, Provenance{}) }
+func (o clientOutbox) Send(message []byte) error { return o.SendFrom(message, Provenance{}) }
 
-// put is Send for a message with its provenance.
-func (o clientOutbox) put(message []byte, from Provenance) error {
-	err := o.outbox.put(message, from)
+// SendFrom implements ProvenanceSender.
+func (o clientOutbox) SendFrom(message []byte, from Provenance) error {
+	err := o.outbox.SendFrom(message, from)
 	if errors.Is(err, errSlowClient) {
 		o.take(true)
 		o.cl.b.opts.Logger.Warn("disconnecting a client that does not read")

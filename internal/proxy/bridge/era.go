@@ -59,8 +59,8 @@ func (c *eraCache) reset() {
 	c.legacy, c.modern = supportUnknown, supportUnknown
 }
 
-// eraOf returns the era of a client's message.
-func eraOf(m *jsonrpc.Message) Era {
+// EraOf returns the era of a client's message.
+func EraOf(m *jsonrpc.Message) Era {
 	if method := string(m.Method); isModern(m) || method == mcp.MethodDiscover || method == mcp.MethodSubscriptionsListen {
 		return EraModern
 	}
@@ -70,7 +70,7 @@ func eraOf(m *jsonrpc.Message) Era {
 // forwarderFor returns the forwarder of a client, by its first message, and reports if that message
 // was handled.
 func (b *Bridge) forwarderFor(cl *client, o clientMessage) (p forwarder, done bool) {
-	clientEra := eraOf(o.m)
+	clientEra := EraOf(o.m)
 	if b.opts.Shared {
 		return b.sharedForwarderFor(cl, o), false
 	}
@@ -429,7 +429,7 @@ type sharedAttempt struct {
 // sharedForwarderFor returns the forwarder of a client that shares. While the server cannot be
 // reached, it is unreachable.
 func (b *Bridge) sharedForwarderFor(cl *client, o clientMessage) forwarder {
-	clientEra := eraOf(o.m)
+	clientEra := EraOf(o.m)
 	for {
 		if serverEra := b.serverEraFor(clientEra); serverEra != EraAuto {
 			if b.opts.NoTranslation && serverEra != clientEra {
@@ -570,5 +570,5 @@ func (b *Bridge) detectLegacy(cl *client, up *upstream, o clientMessage) (eraRes
 
 // identifiesClient reports if a message says which clients its client can share with.
 func identifiesClient(m *jsonrpc.Message) bool {
-	return eraOf(m) == EraModern || m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
+	return EraOf(m) == EraModern || m.Kind == jsonrpc.KindRequest && string(m.Method) == mcp.MethodInitialize
 }

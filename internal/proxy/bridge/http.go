@@ -58,7 +58,7 @@ func (h *httpHandler) Revisions() []mcp.Revision { return h.b.opts.ClientEra.Rev
 func (h *httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.b.Serve(ctx, f) }
 
 func (h *httpHandler) Session(ctx context.Context, out rpc.Sender) relay.Peer {
-	cl, err := h.b.newClientFor(callerOf(ctx), out, principalIDOf(ctx), false)
+	cl, err := h.b.newClientFor(callerOf(ctx), out, auth.PrincipalOf(ctx).ID(), false)
 	if err != nil {
 		return rejectedPeer{err: err}
 	}
@@ -85,14 +85,6 @@ func (h *httpHandler) Stateless() relay.Peer {
 	return &statelessPeer{h}
 }
 
-// principalIDOf returns the id of the principal, or "".
-func principalIDOf(ctx context.Context) string {
-	if p := auth.PrincipalOf(ctx); p != nil {
-		return p.ID()
-	}
-	return ""
-}
-
 // callPrincipalKey is the context key of WithCallPrincipal.
 type callPrincipalKey struct{}
 
@@ -108,7 +100,7 @@ func callPrincipalOf(ctx context.Context) string {
 	if id, ok := ctx.Value(callPrincipalKey{}).(string); ok {
 		return id
 	}
-	return principalIDOf(ctx)
+	return auth.PrincipalOf(ctx).ID()
 }
 
 // A sessionPeer is the relay.Peer of one session.
@@ -263,7 +255,7 @@ func (p *statelessPeer) Close() {
 // acquire returns the group for a principal's request, which the caller must release. The error
 // says that a limit is reached.
 func (h *httpHandler) acquire(ctx context.Context, frame []byte) (*group, error) {
-	owner, caller := principalIDOf(ctx), callerOf(ctx)
+	owner, caller := auth.PrincipalOf(ctx).ID(), callerOf(ctx)
 	if h.b.opts.PerAddress {
 		owner = cmp.Or(owner, caller)
 	}

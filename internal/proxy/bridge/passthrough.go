@@ -671,11 +671,7 @@ func changeNotifications(granted []byte, id jsonrpc.ID) (list [][]byte) {
 			list = append(list, jsonrpc.AppendNotification(nil, l.Changed, append([]byte{'{'}, meta...)))
 		}
 	}
-	at := jsonedit.Locate(granted, "resourceSubscriptions")
-	if !at.Found() || granted[at.Start] != '[' {
-		return list
-	}
-	for uris := jsonwire.ArrayElements(at.Of(granted)); uris.Next(); {
+	for uris := jsonwire.ArrayElements(jsonwire.Lookup(granted, "resourceSubscriptions")); uris.Next(); {
 		params := append(append([]byte(`{"uri":`), uris.Value()...), ',')
 		list = append(list, jsonrpc.AppendNotification(nil, mcp.NotificationResourceUpdated, append(params, meta...)))
 	}
@@ -698,7 +694,7 @@ func (p *passthrough) provenance(event uint64) Provenance {
 // rewriteLocked gives a request a unique id and progress token.
 func (p *passthrough) rewriteLocked(c *call, frame []byte, m *jsonrpc.Message) []byte {
 	c.serverID = p.upstream.own.newID()
-	frame = withID(frame, c.serverID)
+	frame = WithID(frame, c.serverID)
 	if token, ok := tokenOf(m); ok {
 		c.clientToken, c.tokenKey = token, c.serverID.Key()
 		frame = jsonedit.Splice(frame, jsonedit.Locate(frame, "params", "_meta", mcp.MetaProgressToken), c.serverID)
@@ -723,7 +719,7 @@ func restoreIDs(frame []byte, c *call) []byte {
 			frame = jsonedit.Splice(frame, at, c.id)
 		}
 	}
-	return withID(frame, c.id)
+	return WithID(frame, c.id)
 }
 
 // wantsTask reports if a call of a tool asks a legacy server for a task. It must not be canceled
@@ -794,7 +790,7 @@ func (p *passthrough) resubscribe(c *call, pause time.Duration) {
 	if pending { // with a new id, because the server may still know the old one
 		p.removeCallLocked(c)
 		c.serverID = p.upstream.own.newID()
-		c.listenFrame = withID(c.listenFrame, c.serverID)
+		c.listenFrame = WithID(c.listenFrame, c.serverID)
 		c.retryPending, c.expectAck = false, true
 		p.calls[c.serverID.Key()] = c
 	}
@@ -822,8 +818,8 @@ func (p *passthrough) callByClientIDLocked(cl *client, id jsonrpc.ID) *call {
 	return nil
 }
 
-// withID returns a copy of a message with another id, or the message itself if it has no id.
-func withID(frame []byte, id jsonrpc.ID) []byte {
+// WithID returns a copy of a message with another id, or the message itself if it has no id.
+func WithID(frame []byte, id jsonrpc.ID) []byte {
 	at := jsonedit.Locate(frame, "id")
 	if !at.Found() {
 		return frame

@@ -590,15 +590,18 @@ func (x *exchange) flushLocked() {
 func (x *exchange) recordResponse(status int, h http.Header) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.responseRecorded || x.ended || status < http.StatusOK || x.postponeHeadLocked(status, h) {
+	if x.responseRecorded || x.ended || status < http.StatusOK {
+		return
+	}
+	response := &capture.Response{Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, x.r.ProtoMajor == 2)}
+	if !x.requestRecorded && status == http.StatusAccepted && x.r.Method == http.MethodPost {
+		x.postponed = &postponedHead{response: response}
 		return
 	}
 	rec, id := x.rec.recording, x.r.Header.Get("Mcp-Session-Id")
 	x.beginLocked(rec.sessionOf(id))
 	x.responseRecorded = true
-	x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: &capture.Response{
-		Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, x.r.ProtoMajor == 2),
-	}})
+	x.rec.recordEvent(&capture.Event{Kind: capture.KindResponse, Dir: capture.ToClient, Response: response})
 	if newID := h.Get("Mcp-Session-Id"); newID != "" && id == "" {
 		rec.nameSession(newID, x.rec.session)
 	}
@@ -783,16 +786,6 @@ type postponedHead struct {
 	why      string
 }
 
-// postponeHeadLocked keeps the head of a response until its request is recorded. It reports if it
-// did.
-func (x *exchange) postponeHeadLocked(status int, h http.Header) bool {
-	if x.requestRecorded || status != http.StatusAccepted || x.r.Method != http.MethodPost {
-		return false
-	}
-	x.postponed = &postponedHead{response: &capture.Response{Status: status, Proto: x.r.Proto, Headers: httphead.Headers(h, x.r.ProtoMajor == 2)}}
-	return true
-}
-
 // requestReceived records a postponed head after the message of the request.
 func (x *exchange) requestReceived() {
 	x.mu.Lock()
@@ -949,12 +942,7 @@ func (b *Bridge) behindGateway() bool { return b.opts.Recording != nil }
 
 // sendFrom sends a message with its provenance, if the sender wants it.
 func sendFrom(out rpc.Sender, frame []byte, from Provenance) error {
-	switch s := out.(type) {
-	case *outbox:
-		return s.put(frame, from)
-	case clientOutbox:
-		return s.put(frame, from)
-	case ProvenanceSender:
+	if s, ok := out.(ProvenanceSender); ok {
 		return s.SendFrom(frame, from)
 	}
 	return out.Send(frame)

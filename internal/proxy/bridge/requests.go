@@ -173,7 +173,7 @@ func (u *upstream) roundTrip(ctx context.Context, text func(id jsonrpc.ID) []byt
 // response, which may be an error response.
 func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text func(id jsonrpc.ID) []byte) (*jsonrpc.Message, error) {
 	it.id = u.own.newID()
-	it.frame = withID(text(it.id), it.id)
+	it.frame = WithID(text(it.id), it.id)
 	switch a := u.request(ctx, it); {
 	case a.err == nil:
 		return a.m, nil
@@ -189,7 +189,7 @@ func (u *upstream) roundTripMessage(ctx context.Context, it queuedMessage, text 
 // replay sends the server a request and ignores the response.
 func (u *upstream) replay(frame []byte) error {
 	id := u.own.newID()
-	_, err := u.start(queuedMessage{frame: withID(frame, id), id: id})
+	_, err := u.start(queuedMessage{frame: WithID(frame, id), id: id})
 	return err
 }
 

@@ -131,7 +131,7 @@ func (s *sharedSession) forwardRequest(c *call, frame []byte, m *jsonrpc.Message
 // sharedInitialize returns a client's initialize request for the server. It does not declare the
 // tasks of clients, because the clients choose their ids.
 func sharedInitialize(frame []byte, id jsonrpc.ID) []byte {
-	frame = withID(frame, id)
+	frame = WithID(frame, id)
 	at := jsonedit.Locate(frame, "params", "capabilities")
 	if !jsonedit.Locate(frame, "params", "capabilities", "tasks").Found() {
 		return frame
@@ -344,11 +344,7 @@ func (s *sharedSession) noteResponseLocked(c *call, m *jsonrpc.Message) {
 
 // noteElicitationsLocked records the URL elicitations that an error requires.
 func (s *sharedSession) noteElicitationsLocked(c *call, data []byte) {
-	at := jsonedit.Locate(data, "elicitations")
-	if !at.Found() || data[at.Start] != '[' {
-		return
-	}
-	for elicitations := jsonwire.ArrayElements(at.Of(data)); elicitations.Next(); {
+	for elicitations := jsonwire.ArrayElements(jsonwire.Lookup(data, "elicitations")); elicitations.Next(); {
 		elicitation := elicitations.Value()
 		s.elicitations.put(jsonwire.Text(jsonedit.Locate(elicitation, "elicitationId").Of(elicitation)), c.client)
 	}

@@ -463,7 +463,7 @@ func (u *upstream) restoreSession(ctx context.Context) error {
 		return nil
 	}
 	initialize, before := u.resume.Handshake()
-	result, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return withID(initialize, id) })
+	result, err := u.roundTrip(ctx, func(id jsonrpc.ID) []byte { return WithID(initialize, id) })
 	if err != nil {
 		u.b.eras.reset() // it may be another server
 		return fmt.Errorf("handshake: %w", err)

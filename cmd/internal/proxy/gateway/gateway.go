@@ -281,17 +281,9 @@ func (g *Gateway) SharedSession(ctx context.Context, out rpc.Sender, callPrefix 
 // requests and responses.
 func (g *Gateway) Recorded(h http.Handler) http.Handler { return g.recording.Handler(h) }
 
-// principalID returns the id of the principal of ctx, or "".
-func principalID(ctx context.Context) string {
-	if p := auth.PrincipalOf(ctx); p != nil {
-		return p.ID()
-	}
-	return ""
-}
-
 // anonymous returns ctx without the caller, whose calls share the upstreams of all callers.
 func anonymous(ctx context.Context) context.Context {
-	ctx = bridge.WithCallPrincipal(ctx, principalID(ctx))
+	ctx = bridge.WithCallPrincipal(ctx, auth.PrincipalOf(ctx).ID())
 	return (*relay.Server)(nil).WithIdentity(auth.WithPrincipal(ctx, nil), "", "")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/bridge"
@@ -136,7 +137,7 @@ func cursorData(ctx context.Context, clientEra bridge.Era, kind Kind) []byte {
 	if clientEra == bridge.EraModern {
 		data[1] = 1
 	}
-	return append(data, principalID(ctx)...)
+	return append(data, auth.PrincipalOf(ctx).ID()...)
 }
 
 // maxCursor limits the length of a cursor.
@@ -145,20 +146,26 @@ const maxCursor = 16 << 10
 // errCursor is the error of a cursor that the gateway has not given to the caller for this list.
 var errCursor = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the cursor is invalid or has expired: begin again without one"}
 
+// openCursor returns the text in the cursor of a request, or nil without one.
+func (g *Gateway) openCursor(ctx context.Context, clientEra bridge.Era, kind Kind, m *jsonrpc.Message) ([]byte, error) {
+	text, ok := m.Param("cursor")
+	if !ok || string(text) == "null" {
+		return nil, nil
+	}
+	cursor, _ := jsonrpc.ID(text).Text()
+	plain, _, err := g.ring.Open(cursor, maxCursor, purposeCursor, cursorData(ctx, clientEra, kind))
+	if err != nil {
+		return nil, errCursor
+	}
+	return plain, nil
+}
+
 // pageStart returns the index of the first item of the page that a request is for: after the item
 // that its cursor names, or at the index in the cursor if that item is gone.
 func (g *Gateway) pageStart(ctx context.Context, clientEra bridge.Era, kind Kind, ix *index, list *visibleList, m *jsonrpc.Message) (int, error) {
-	text, ok := m.Param("cursor")
-	if !ok || string(text) == "null" {
-		return 0, nil
-	}
-	cursor, ok := jsonrpc.ID(text).Text()
-	if !ok {
-		return 0, errCursor
-	}
-	plain, _, err := g.ring.Open(cursor, maxCursor, purposeCursor, cursorData(ctx, clientEra, kind))
-	if err != nil {
-		return 0, errCursor
+	plain, err := g.openCursor(ctx, clientEra, kind, m)
+	if plain == nil {
+		return 0, err
 	}
 	index, n := binary.Uvarint(plain)
 	if n <= 0 {
@@ -216,11 +223,7 @@ func (ix *index) appendCapabilities(dst []byte, f *era.Features, view View) []by
 		if ix.listsTasks(i) {
 			listed = `"list":{},`
 		}
-		all := era.Lookup(snap.profile.Capabilities, "extensions")
-		if !era.IsObject(all) {
-			continue
-		}
-		for members := jsonwire.ObjectMembers(all); members.Next(); {
+		for members := jsonwire.ObjectMembers(era.Lookup(snap.profile.Capabilities, "extensions")); members.Next(); {
 			if key := members.KeyString(); !seen[key] {
 				seen[key] = true
 				extensions = append(jsonwire.AppendQuote(append(extensions, ','), key), ':')

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
@@ -163,7 +164,7 @@ func loginRequired(ctx context.Context, u *upstream, login Login, frame []byte) 
 	}
 	// An input round of the upstream cannot be continued after the login.
 	inRound := jsonedit.Locate(frame, "params", "requestState").Found()
-	return &loginError{upstream: u.name, principal: principalID(ctx), page: page, final: inRound}
+	return &loginError{upstream: u.name, principal: auth.PrincipalOf(ctx).ID(), page: page, final: inRound}
 }
 
 // afterLogin returns the error for a call that has failed because the caller must log in again, or
@@ -219,7 +220,7 @@ func (g *Gateway) openLogin(ctx context.Context, u *upstream, frame []byte) (_ [
 		return frame, "", ""
 	}
 	text, _ := jsonrpc.ID(jsonedit.Locate(frame, "params", "requestState").Of(frame)).Text()
-	plain, _, err := g.ring.Open(text, maxState, purposeLogin, loginData(u.name, principalID(ctx)))
+	plain, _, err := g.ring.Open(text, maxState, purposeLogin, loginData(u.name, auth.PrincipalOf(ctx).ID()))
 	if err != nil {
 		return frame, "", "" // a state of the upstream
 	}

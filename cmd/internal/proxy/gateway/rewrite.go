@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mcpwire/auth"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -35,15 +36,6 @@ func replaceText(frame []byte, replace func(string) string, path ...string) []by
 
 // to returns a function for replaceText that returns text.
 func to(text string) func(string) string { return func(string) string { return text } }
-
-// withID returns a message with another id.
-func withID(frame []byte, id jsonrpc.ID) []byte {
-	at := jsonedit.Locate(frame, "id")
-	if !at.Found() {
-		return frame
-	}
-	return jsonedit.Splice(frame, at, id)
-}
 
 // frameOf returns the text of a message on one line.
 func frameOf(frame []byte, m *jsonrpc.Message) []byte {
@@ -86,7 +78,7 @@ type scope struct {
 }
 
 func (g *Gateway) scope(ctx context.Context, be *backend, clientEra bridge.Era) scope {
-	return scope{g: g, be: be, principal: principalID(ctx), era: clientEra, ctx: ctx}
+	return scope{g: g, be: be, principal: auth.PrincipalOf(ctx).ID(), era: clientEra, ctx: ctx}
 }
 
 // taskMacLen is the length of the MAC at the beginning of a task id.
@@ -125,7 +117,7 @@ func (g *Gateway) ownTask(ctx context.Context, text string) (*upstream, string) 
 	if !ok || u == nil {
 		return nil, ""
 	}
-	principal := principalID(ctx)
+	principal := auth.PrincipalOf(ctx).ID()
 	for _, key := range st.taskKeys {
 		if hmac.Equal([]byte(text[:taskMacLen]), []byte(taskMAC(key, principal, name, id))) {
 			return u, id

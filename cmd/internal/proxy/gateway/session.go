@@ -540,7 +540,7 @@ func (s *session) Response(ctx context.Context, frame []byte, m *jsonrpc.Message
 	if a == nil {
 		return
 	}
-	frame = a.from.scope.ownRelated(withID(frame, a.id), "result")
+	frame = a.from.scope.ownRelated(bridge.WithID(frame, a.id), "result")
 	respond(a.from.be.callerContext(ctx), a.from.peer, frame)
 }
 
@@ -576,7 +576,7 @@ func (u *upstreamSender) SendFrom(message []byte, from bridge.Provenance) error 
 		if key, ok = s.addServerRequest(us, m); !ok {
 			return errors.New("the session has ended")
 		}
-		frame = withID(frame, jsonrpc.StringID(key))
+		frame = bridge.WithID(frame, jsonrpc.StringID(key))
 	case string(m.Method) == mcp.NotificationCancelled:
 		id, _ := m.Param("requestId")
 		key := s.removeServerRequest(us, jsonrpc.ID(id))

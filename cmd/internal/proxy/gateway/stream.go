@@ -9,7 +9,6 @@ import (
 
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/era"
-	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/proxy/bridge"
 	"mcpwire/internal/rpc"
@@ -214,7 +213,7 @@ func (c *streamClient) handle(frame []byte, m *jsonrpc.Message, answer func(resp
 // request starts a request.
 func (c *streamClient) request(frame []byte, m *jsonrpc.Message, answer func([]byte)) {
 	var peer relay.Peer = c.stateless
-	if isModern(m) {
+	if bridge.EraOf(m) == bridge.EraModern {
 		if _, err := c.rules.Open(&rpc.Request{Message: *m}); err != nil {
 			answer(jsonrpc.AppendError(nil, m.ID, jsonrpc.ErrorOf(err), false))
 			return
@@ -285,14 +284,4 @@ func (c *streamClient) cancelCall(frame []byte, m *jsonrpc.Message) {
 	if cancel != nil {
 		cancel()
 	}
-}
-
-// isModern reports if a request belongs to the modern era.
-func isModern(m *jsonrpc.Message) bool {
-	switch string(m.Method) {
-	case mcp.MethodDiscover, mcp.MethodSubscriptionsListen:
-		return true
-	}
-	meta, ok := m.Param("_meta")
-	return ok && jsonedit.Locate(meta, mcp.MetaProtocolVersion).Found()
 }

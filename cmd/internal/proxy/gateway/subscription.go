@@ -144,11 +144,7 @@ func (sub *subscription) parts(filter []byte, m *jsonrpc.Message) ([]*part, erro
 	}
 	n := 0
 	for _, name := range []string{"resourceSubscriptions", "taskIds"} {
-		array := era.Lookup(filter, name)
-		if len(array) == 0 || array[0] != '[' {
-			continue
-		}
-		for elements := jsonwire.ArrayElements(array); elements.Next(); {
+		for elements := jsonwire.ArrayElements(era.Lookup(filter, name)); elements.Next(); {
 			text, ok := jsonrpc.ID(elements.Value()).Text()
 			if n++; n > maxSubscribed {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "invalid params: too many resources or tasks in one subscription"}
@@ -235,9 +231,6 @@ func (sub *subscription) granted(filter []byte, parts []*part) (granted []byte, 
 
 // appendGranted appends the client's texts of the granted names, each after a comma.
 func appendGranted(dst, granted []byte, texts map[string][]byte) []byte {
-	if len(granted) == 0 || granted[0] != '[' {
-		return dst
-	}
 	for elements := jsonwire.ArrayElements(granted); elements.Next(); {
 		name, _ := jsonrpc.ID(elements.Value()).Text()
 		if text := texts[name]; text != nil {
@@ -355,11 +348,9 @@ func (p *part) audit() {
 	}
 	granted := map[string]bool{}
 	for _, name := range []string{"resourceSubscriptions", "taskIds"} {
-		if list := era.Lookup(p.granted, name); len(list) > 0 && list[0] == '[' {
-			for elements := jsonwire.ArrayElements(list); elements.Next(); {
-				own, _ := jsonrpc.ID(elements.Value()).Text()
-				granted[own] = true
-			}
+		for elements := jsonwire.ArrayElements(era.Lookup(p.granted, name)); elements.Next(); {
+			own, _ := jsonrpc.ID(elements.Value()).Text()
+			granted[own] = true
 		}
 	}
 	for _, r := range p.records {

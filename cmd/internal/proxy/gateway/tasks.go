@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"mcpwire/auth"
 	"mcpwire/internal/base/sparse"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
@@ -183,14 +184,9 @@ func (s *session) listTasks(ctx context.Context, o *bridge.Origin, m *jsonrpc.Me
 // taskCursor returns where the page that a request is for begins: the index of the upstream, and
 // the JSON text of the server's own cursor or nil.
 func (s *session) taskCursor(ctx context.Context, m *jsonrpc.Message, listing []*upstream) (at int, cursor []byte, err error) {
-	text, ok := m.Param("cursor")
-	if !ok || string(text) == "null" {
-		return 0, nil, nil
-	}
-	sealed, _ := jsonrpc.ID(text).Text()
-	plain, _, err := s.g.ring.Open(sealed, maxCursor, purposeCursor, cursorData(ctx, bridge.EraLegacy, numKinds))
-	if err != nil {
-		return 0, nil, errCursor
+	plain, err := s.g.openCursor(ctx, bridge.EraLegacy, numKinds, m)
+	if plain == nil {
+		return 0, nil, err
 	}
 	name, cursor, _ := bytes.Cut(plain, []byte{0})
 	at = slices.IndexFunc(listing, func(u *upstream) bool { return u.name == string(name) })
@@ -228,22 +224,20 @@ func (s *session) taskPage(ctx context.Context, o *bridge.Origin, u *upstream, c
 	if err != nil {
 		return page, err
 	}
-	principal := principalID(ctx)
+	principal := auth.PrincipalOf(ctx).ID()
 	key := s.g.state.Load().taskKeys[0]
-	if array := era.Lookup(result, "tasks"); len(array) > 0 && array[0] == '[' {
-		for elements := jsonwire.ArrayElements(array); elements.Next(); {
-			id := era.LookupString(elements.Value(), "taskId")
-			if id == "" {
-				continue
-			}
-			if ok, err := s.g.ownsTask(ctx, OwnedTask{principal, u.name, id}); err != nil {
-				return page, fmt.Errorf("the owner of a task is unknown: %w", err)
-			} else if !ok {
-				continue
-			}
-			exposed := jsonwire.AppendQuote(nil, exposedTask(key, principal, u.name, id))
-			page.items = append(append(page.items, ','), jsonedit.Splice(elements.Value(), jsonedit.Locate(elements.Value(), "taskId"), exposed)...)
+	for elements := jsonwire.ArrayElements(era.Lookup(result, "tasks")); elements.Next(); {
+		id := era.LookupString(elements.Value(), "taskId")
+		if id == "" {
+			continue
 		}
+		if ok, err := s.g.ownsTask(ctx, OwnedTask{principal, u.name, id}); err != nil {
+			return page, fmt.Errorf("the owner of a task is unknown: %w", err)
+		} else if !ok {
+			continue
+		}
+		exposed := jsonwire.AppendQuote(nil, exposedTask(key, principal, u.name, id))
+		page.items = append(append(page.items, ','), jsonedit.Splice(elements.Value(), jsonedit.Locate(elements.Value(), "taskId"), exposed)...)
 	}
 	next := era.Lookup(result, "nextCursor")
 	if len(next) > 0 && next[0] == '"' && len(next) <= maxTaskCursor && !bytes.Equal(next, cursor) {
