@@ -182,12 +182,8 @@ func (c *catalog) close() {
 		c.be.u.catalogBytes.Add(-int64(c.heldLocked()))
 	}
 	c.idle.Stop()
-	session := c.session
-	c.session = nil
 	c.mu.Unlock()
-	if session != nil {
-		session.Close()
-	}
+	c.drop()
 }
 
 // heldLocked returns the bytes of the last snapshot.
@@ -534,7 +530,7 @@ func (c *catalog) openLegacy(ctx context.Context, snap *snapshot) (requestFunc, 
 	}, nil
 }
 
-// drop ends the session with a legacy server after an error, so that the next attempt begins anew.
+// drop ends the session with a legacy server. After an error, the next attempt begins anew.
 func (c *catalog) drop() {
 	c.mu.Lock()
 	session := c.session

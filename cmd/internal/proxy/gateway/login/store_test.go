@@ -97,6 +97,11 @@ func TestStore(t *testing.T) {
 	if list, err := List(t.Context(), filepath.Join(t.TempDir(), "nothing")); err != nil || list != nil {
 		t.Errorf("a folder that does not exist: got %v, %v", list, err)
 	}
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	if list, err := List(t.Context(), file); err == nil {
+		t.Errorf("a file: got %v, want an error", list)
+	}
 }
 
 // checkSealed checks that the files of alice and bob contain no token, and that one file cannot
