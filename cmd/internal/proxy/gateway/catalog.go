@@ -104,7 +104,9 @@ type catalog struct {
 	// era is that of the clients.
 	era bridge.Era
 	// apps says that it is for clients with MCP Apps.
-	apps   bool
+	apps bool
+	// name is one of Catalogs.
+	name   string
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -138,8 +140,8 @@ type catalog struct {
 	closed  bool
 }
 
-func newCatalog(be *backend, clientEra bridge.Era, apps bool) *catalog {
-	c := &catalog{be: be, era: clientEra, apps: apps}
+func newCatalog(be *backend, clientEra bridge.Era, apps bool, name string) *catalog {
+	c := &catalog{be: be, era: clientEra, apps: apps, name: name}
 	// The gateway's own requests act for the principal of the backend, or for nobody.
 	c.ctx, c.cancel = context.WithCancel(bridge.Uncounted(be.base))
 	c.idle = time.AfterFunc(be.u.idleTimeout(), c.rest)
@@ -619,14 +621,7 @@ func (c *catalog) pin(list *itemList, kind Kind, name string, definition []byte)
 	if st.opts.Pin == nil {
 		return false
 	}
-	which := 0
-	if c.era == bridge.EraModern {
-		which++
-	}
-	if c.apps {
-		which += 2
-	}
-	decision := st.opts.Pin(c.be.u.name, Catalogs[which], kind, name, definition)
+	decision := st.opts.Pin(c.be.u.name, c.name, kind, name, definition)
 	switch decision {
 	case PinWarn:
 		list.warned++

@@ -485,7 +485,7 @@ func (s *session) Notification(ctx context.Context, frame []byte, m *jsonrpc.Mes
 		s.cancelCall(ctx, frame, m)
 	case mcp.NotificationProgress:
 		token, _ := m.Param(mcp.MetaProgressToken)
-		for _, us := range s.upstreamsWithToken(jsonrpc.ID(token)) {
+		for us := range s.upstreamsWithToken(jsonrpc.ID(token)) {
 			us.peer.Notification(us.be.callerContext(ctx), frame, m)
 		}
 	case mcp.NotificationTaskStatus:
@@ -515,17 +515,16 @@ func (s *session) cancelCall(ctx context.Context, frame []byte, m *jsonrpc.Messa
 }
 
 // upstreamsWithToken returns the upstreams with a pending request that has the progress token.
-func (s *session) upstreamsWithToken(token jsonrpc.ID) (list []*upstreamSession) {
+func (s *session) upstreamsWithToken(token jsonrpc.ID) map[*upstreamSession]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen := map[*upstreamSession]bool{}
+	found := map[*upstreamSession]bool{}
 	for _, a := range s.serverRequests {
-		if a.token != nil && a.token.Equal(token) && !seen[a.from] {
-			seen[a.from] = true
-			list = append(list, a.from)
+		if a.token != nil && a.token.Equal(token) {
+			found[a.from] = true
 		}
 	}
-	return list
+	return found
 }
 
 // Response implements relay.Peer.

@@ -222,7 +222,7 @@ func (u *upstream) newBackend(ctx context.Context, key string) (*backend, error)
 	be := &backend{u: u, principal: key, base: base, created: time.Now(), bridge: b, relay: b.Relay(), done: make(chan struct{})}
 	be.stateless = be.relay.Stateless()
 	for i := range be.catalogs {
-		be.catalogs[i] = newCatalog(be, bridge.EraLegacy+bridge.Era(i%2), i < 2)
+		be.catalogs[i] = newCatalog(be, bridge.EraLegacy+bridge.Era(i%2), i < 2, Catalogs[(i+2)%4])
 	}
 	be.idle = time.AfterFunc(u.idleTimeout(), be.expire)
 	be.idle.Stop()
