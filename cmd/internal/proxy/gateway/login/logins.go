@@ -97,6 +97,7 @@ func New(o *Options) (*Logins, error) {
 	l := &Logins{
 		opts: *o, exchanges: make(chan struct{}, maxExchanges), upstreams: map[string]*Upstream{},
 		accounts: map[accountKey]*list.Element{}, states: map[string]*attempt{},
+		pages: pageSet{map[string]*page{}, map[*account]*page{}, map[string]int{}},
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.User != nil || u.Scheme != "https" && !(u.Scheme == "http" && loopback.IsHost(u.Hostname())) {
@@ -125,7 +126,6 @@ func New(o *Options) (*Logins, error) {
 		l.identity = newIdentity(o.Identity, o.IdentitySecret, l.opts.Transport, l.url+Path+"identity")
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.pages.init()
 	l.routes()
 	return l, nil
 }

@@ -48,10 +48,6 @@ type pageSet struct {
 	byUser    map[string]int
 }
 
-func (s *pageSet) init() {
-	s.byID, s.byAccount, s.byUser = map[string]*page{}, map[*account]*page{}, map[string]int{}
-}
-
 // A page is where a user logs in to an upstream.
 type page struct {
 	id      string
@@ -662,7 +658,11 @@ func (l *Logins) serveClient(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	doc, err := u.metadataDocument()
+	var doc []byte
+	c, err := oauth.NewClient(u.clientOptions(oauth.NewMemoryStore(), ""))
+	if err == nil {
+		doc, err = c.MetadataDocument()
+	}
 	if err != nil { // the gateway has another client id there
 		http.NotFound(w, r)
 		return

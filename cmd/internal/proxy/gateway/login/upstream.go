@@ -72,7 +72,7 @@ func (u *Upstream) clientOptions(store oauth.Store, account string) *oauth.Clien
 	if strings.HasPrefix(u.l.url, "http:") {
 		o.Registration.ApplicationType = "native"
 	} else if u.opts.ID == "" {
-		o.ClientIDMetadataURL = u.metadataURL()
+		o.ClientIDMetadataURL = u.l.url + Path + "client/" + u.opts.Name
 	}
 	if u.opts.Issuer != "" {
 		// The configuration names both servers, which may be in a private network. Otherwise the
@@ -83,18 +83,6 @@ func (u *Upstream) clientOptions(store oauth.Store, account string) *oauth.Clien
 		o.MetadataTransport = &endpoints{&u.opts, u.l.opts.Transport}
 	}
 	return o
-}
-
-func (u *Upstream) metadataURL() string { return u.l.url + Path + "client/" + u.opts.Name }
-
-// metadataDocument returns the metadata of the gateway as a client of the upstream's authorization
-// server.
-func (u *Upstream) metadataDocument() ([]byte, error) {
-	c, err := oauth.NewClient(u.clientOptions(oauth.NewMemoryStore(), ""))
-	if err != nil {
-		return nil, err
-	}
-	return c.MetadataDocument()
 }
 
 // LoggedIn implements gateway.Login.
