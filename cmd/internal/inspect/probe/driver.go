@@ -318,11 +318,7 @@ func (d *driver) send(ctx context.Context, q outgoing) reply {
 
 // stillAnswers sends a harmless request and reports whether the server responds.
 func (d *driver) stillAnswers(ctx context.Context) (reply, bool) {
-	method := mcp.MethodPing
-	if d.rev.Modern() {
-		method = mcp.MethodDiscover
-	}
-	a := d.call(ctx, method, nil)
+	a := d.send(ctx, outgoing{body: d.harmlessRequest(d.nextID()), id: d.lastID()})
 	return a, a.state == answered
 }
 

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"mcpwire/check"
 	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/base/wait"
+	"mcpwire/internal/net/loopback"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/stdio"
@@ -418,9 +417,5 @@ func httpGroups() []group {
 
 func (r *run) local() bool {
 	u, err := url.Parse(r.target.URL)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return strings.EqualFold(u.Hostname(), "localhost") || ip != nil && ip.IsLoopback()
+	return err == nil && loopback.IsHost(u.Hostname())
 }

@@ -198,9 +198,8 @@ func logLevel(ctx context.Context, d *driver) {
 
 func unknownNotification(ctx context.Context, d *driver) {
 	d.notify(ctx, noSuchNotification, nil)
-	if a, ok := d.stillAnswers(ctx); !ok {
-		d.connectionEnded(&a, "an unknown notification")
-	}
+	a, _ := d.stillAnswers(ctx)
+	d.connectionEnded(&a, "an unknown notification")
 }
 
 func cancelUnknown(ctx context.Context, d *driver) {
@@ -209,9 +208,8 @@ func cancelUnknown(ctx context.Context, d *driver) {
 		return
 	}
 	d.notify(ctx, mcp.NotificationCancelled, object{"requestId": "mcpwire-probe-nobodys", "reason": "a probe"})
-	if a, ok := d.stillAnswers(ctx); !ok {
-		d.connectionEnded(&a, "the cancellation of an unknown request")
-	}
+	a, _ := d.stillAnswers(ctx)
+	d.connectionEnded(&a, "the cancellation of an unknown request")
 }
 
 // plainIDs sends ids that are easy to get wrong. Package check checks the ids of the responses.

@@ -187,8 +187,7 @@ func subscribe(ctx context.Context, d *driver) {
 	if d.stdio != nil && a.state == stoppedEarly {
 		d.r.recorder.waive(a.requestEvent)
 		d.notify(ctx, mcp.NotificationCancelled, object{"requestId": d.idCount})
-		if a, ok := d.stillAnswers(ctx); !ok {
-			d.connectionEnded(&a, "the cancellation of subscriptions/listen")
-		}
+		a, _ := d.stillAnswers(ctx)
+		d.connectionEnded(&a, "the cancellation of subscriptions/listen")
 	}
 }

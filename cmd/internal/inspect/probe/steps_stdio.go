@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -128,9 +129,14 @@ func closeInputEarly(ctx context.Context, d *driver) {
 
 // terminate sends SIGTERM, on systems that have it.
 func terminate(_ context.Context, d *driver) {
-	if d.stdio.Child().Pid() <= 0 || !canSignal {
+	if d.stdio.Child().Pid() <= 0 {
 		return
 	}
+	p, err := os.FindProcess(d.stdio.Child().Pid())
+	if err != nil {
+		return
+	}
+	defer p.Release()
 	select {
 	// The process id may have been reused.
 	case <-d.stdio.Child().Done():
@@ -138,7 +144,7 @@ func terminate(_ context.Context, d *driver) {
 	default:
 	}
 	start := time.Now()
-	if signal(d.stdio.Child().Pid(), syscall.SIGTERM) != nil {
+	if p.Signal(syscall.SIGTERM) != nil { // Windows does not have it
 		return
 	}
 	late := time.NewTimer(maxExitTime)
