@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/text/printable"
 )
 
@@ -96,7 +97,7 @@ func (d *Document) Add(host, name string, command []string) error {
 		}
 	}
 	pointer := pointerTo(append(slices.Clone(path), name)...)
-	if d.root.lookup(namesOf(pointer)) != nil {
+	if d.root.lookup(jsonpointer.Split(pointer)) != nil {
 		return fmt.Errorf("%s:%s: %w", d.path, printable.Line(pointer), ErrExists)
 	}
 	if d.syntax == syntaxTOML {
@@ -184,17 +185,14 @@ func (d *Document) addMember(path []string, name string, value any) error {
 		value = map[string]any{path[i]: value}
 	}
 	unit, indent := d.indentation(n)
-	text, err := encode(value, indent, unit)
-	if err != nil {
-		return err
-	}
+	text := encode(value, indent, unit)
 	key := d.quote(path[0])
 	switch {
 	case n == d.root && n.start == n.end: // an empty document
 		d.splice(len(d.data), len(d.data), "{"+d.lines("\n  "+key+": "+text+"\n}\n"))
 	case len(n.members) > 0 && d.isCompact():
 		end := n.members[len(n.members)-1].value.end
-		d.splice(end, end, ","+key+":"+compact(text))
+		d.splice(end, end, ","+key+":"+encode(value, "", ""))
 	case len(n.members) > 0:
 		last := &n.members[len(n.members)-1]
 		d.splice(last.value.end, last.value.end, ","+d.memberSpace(last)+key+": "+d.lines(text))
@@ -234,23 +232,15 @@ func (d *Document) indentation(n *node) (unit, indent string) {
 	return unit, string(line[:len(line)-len(bytes.TrimLeft(line, " \t"))]) + unit
 }
 
-// encode returns the JSON text of a value whose lines, except the first, begin with indent.
-func encode(value any, indent, unit string) (string, error) {
+// encode returns the JSON text of an entry or a string, whose lines, except the first, begin with
+// indent. Without indent and unit, it is one line without white space.
+func encode(value any, indent, unit string) string {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent(indent, unit)
-	if err := enc.Encode(value); err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(b.String(), "\n"), nil
-}
-
-// compact removes the white space between tokens of text, which is valid JSON.
-func compact(text string) string {
-	var b bytes.Buffer
-	_ = json.Compact(&b, []byte(text)) // cannot fail for valid JSON
-	return b.String()
+	_ = enc.Encode(value) // cannot fail for strings and structs of them
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // lines returns text with the line ends of the document.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/proc/inuse"
 	"mcpwire/internal/text/printable"
 )
@@ -95,7 +96,7 @@ func Open(e *Env, path string) (*Document, error) {
 
 // locate returns the entry at a pointer, after the checks that all edits need.
 func (d *Document) locate(pointer string) (*node, Server, error) {
-	names := namesOf(pointer)
+	names := jsonpointer.Split(pointer)
 	n := d.root.lookup(names)
 	if n == nil || len(names) == 0 {
 		return nil, Server{}, fmt.Errorf("%s:%s: %w", d.path, printable.Line(pointer), ErrNoEntry)
@@ -272,10 +273,9 @@ type fields struct {
 // the program as path.
 func fieldsOf(n *node) fields {
 	f := fields{object: n, command: n.get("command")}
-	name := "command"
 	if f.command != nil && f.command.value.kind == kindObject && f.command.value.get("path") != nil {
-		f.object, name = f.command.value, "path"
-		f.command = f.object.get(name)
+		f.object = f.command.value
+		f.command = f.object.get("path")
 	}
 	f.args = f.object.get("args")
 	f.argv = f.command != nil && f.command.value.kind == kindArray
@@ -403,11 +403,7 @@ func (d *Document) removeArgs(f fields) bool {
 // quote returns a string literal in the syntax of the document. Except for DEL, JSON strings are
 // also TOML strings.
 func (d *Document) quote(s string) string {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // cannot fail for a string
-	out := strings.TrimSuffix(b.String(), "\n")
+	out := encode(s, "", "")
 	if d.syntax == syntaxTOML {
 		out = strings.ReplaceAll(out, "\x7f", `\u007F`)
 	}
@@ -479,7 +475,8 @@ func lineStart(data []byte, offset int) int {
 
 // Result returns the bytes that Save would write. They belong to the caller.
 func (d *Document) Result() []byte {
-	if hash(d.data) == d.record.After && !slices.ContainsFunc(d.edits, d.unrecorded) && d.remaining() == 0 {
+	wraps := func(e edit) bool { return e.wrap }
+	if hash(d.data) == d.record.After && !slices.ContainsFunc(d.edits, d.unrecorded) && !slices.ContainsFunc(d.edits, wraps) && len(d.keptEntries()) == 0 {
 		if original := d.records.original(d.record); original != nil {
 			return original
 		}
@@ -491,25 +488,19 @@ func (d *Document) Result() []byte {
 // also wrapped in the backup.
 func (d *Document) unrecorded(e edit) bool { return !e.wrap && d.record.entry(e.pointer) == nil }
 
-// remaining counts the recorded entries that stay wrapped.
-func (d *Document) remaining() int {
-	n := 0
-	for _, e := range d.edits {
-		if e.wrap {
-			n++
+// keptEntries returns the recorded entries that are wrapped in the file and stay so.
+func (d *Document) keptEntries() (kept []undoEntry) {
+	for _, u := range d.record.Entries {
+		if d.stillWrapped(u) && !slices.ContainsFunc(d.edits, func(e edit) bool { return e.pointer == u.Pointer }) {
+			kept = append(kept, u)
 		}
 	}
-	for _, kept := range d.record.Entries {
-		if d.stillWrapped(kept) && !slices.ContainsFunc(d.edits, func(e edit) bool { return e.pointer == kept.Pointer }) {
-			n++
-		}
-	}
-	return n
+	return kept
 }
 
 // stillWrapped reports whether a recorded entry is wrapped in the file as read.
 func (d *Document) stillWrapped(kept undoEntry) bool {
-	n := d.root.lookup(namesOf(kept.Pointer))
+	n := d.root.lookup(jsonpointer.Split(kept.Pointer))
 	if n == nil {
 		return false
 	}
@@ -580,12 +571,7 @@ func (d *Document) Save() (bool, error) {
 func (d *Document) Backup() string { return d.saved }
 
 func (d *Document) nextRecord(backup string, out []byte) record {
-	next := record{Version: recordVersion, File: d.real, Backup: d.record.Backup, Before: d.record.Before, After: hash(out)}
-	for _, kept := range d.record.Entries {
-		if d.stillWrapped(kept) && !slices.ContainsFunc(d.edits, func(e edit) bool { return e.pointer == kept.Pointer }) {
-			next.Entries = append(next.Entries, kept)
-		}
-	}
+	next := record{Version: recordVersion, File: d.real, Backup: d.record.Backup, Before: d.record.Before, After: hash(out), Entries: d.keptEntries()}
 	switch {
 	case len(next.Entries) == 0 && !slices.ContainsFunc(d.edits, func(e edit) bool { return !e.wrap }):
 		next.Backup, next.Before = backup, hash(d.data)
@@ -626,7 +612,7 @@ func (d *Document) verify(out []byte) error {
 			}
 			continue
 		}
-		n := root.lookup(namesOf(e.pointer))
+		n := root.lookup(jsonpointer.Split(e.pointer))
 		if n == nil {
 			return fmt.Errorf("rejected: the edit loses %s", printable.Line(e.pointer))
 		}

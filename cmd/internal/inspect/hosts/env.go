@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,10 +35,7 @@ func Current() (*Env, error) {
 }
 
 func (e *Env) goos() string {
-	if e.GOOS == "" {
-		return runtime.GOOS
-	}
-	return e.GOOS
+	return cmp.Or(e.GOOS, runtime.GOOS)
 }
 
 func (e *Env) get(name string) string {
@@ -60,10 +58,7 @@ func (e *Env) folder(variable string, below ...string) string {
 
 // home returns a path below the home folder, or "".
 func (e *Env) home(below ...string) string {
-	if e.Home == "" {
-		return ""
-	}
-	return filepath.Join(append([]string{e.Home}, below...)...)
+	return join(e.Home, below...)
 }
 
 // config returns the folder for settings of desktop applications.

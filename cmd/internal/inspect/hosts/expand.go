@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,15 +32,11 @@ type ExpandError struct {
 }
 
 func (e *ExpandError) Error() string {
-	var b strings.Builder
-	b.WriteString("server " + quoteName(e.Server) + ": ")
-	for i, p := range e.Unexpanded {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(p.Reference + " in " + p.Field + ": " + p.Why)
+	var list []string
+	for _, p := range e.Unexpanded {
+		list = append(list, p.Reference+" in "+p.Field+": "+p.Why)
 	}
-	return b.String()
+	return "server " + quoteName(e.Server) + ": " + strings.Join(list, "; ")
 }
 
 // maxExpanded limits the length of an expanded value.
@@ -118,10 +115,7 @@ func (x *expander) path(path string) string {
 
 // workspace returns the folder of the project, or else the working directory.
 func (x *expander) workspace() string {
-	if x.server.Project != "" {
-		return x.server.Project
-	}
-	return x.env.Dir
+	return cmp.Or(x.server.Project, x.env.Dir)
 }
 
 var (

@@ -241,22 +241,15 @@ func Names() []string {
 func userLocations(e *Env) []location {
 	config := e.config()
 	code, insiders := join(config, "Code", "User"), join(config, "Code - Insiders", "User")
-	zed := e.folder("XDG_CONFIG_HOME", ".config")
-	switch e.goos() {
-	case "darwin":
-		zed = e.home(".config")
-	case "windows":
-		zed = config
-	}
-	zedName := "zed"
-	if e.goos() == "windows" {
-		zedName = "Zed"
-	}
-	goose := join(zed, "goose", "config.yaml")
-	if e.goos() == "windows" {
-		goose = join(config, "Block", "goose", "config", "config.yaml")
-	}
 	xdg := e.folder("XDG_CONFIG_HOME", ".config")
+	dotConfig := xdg
+	if e.goos() == "darwin" {
+		dotConfig = e.home(".config")
+	}
+	zed, goose := join(dotConfig, "zed"), join(dotConfig, "goose", "config.yaml")
+	if e.goos() == "windows" {
+		zed, goose = join(config, "Zed"), join(config, "Block", "goose", "config", "config.yaml")
+	}
 	openCode, kilo := join(xdg, "opencode"), join(xdg, "kilo")
 	list := []location{
 		userLocation("claude-desktop", join(config, "Claude", "claude_desktop_config.json"), inMCPServers),
@@ -279,7 +272,7 @@ func userLocations(e *Env) []location {
 		userLocation("opencode", e.get("OPENCODE_CONFIG"), inOpenCode),
 		userLocation("opencode", join(openCode, "opencode.json"), inOpenCode),
 		userLocation("opencode", join(openCode, "opencode.jsonc"), inOpenCode),
-		userLocation("zed", join(zed, zedName, "settings.json"), inZed),
+		userLocation("zed", join(zed, "settings.json"), inZed),
 		userLocation("amp", e.home(".config", "amp", "settings.json"), inAmp),
 		userLocation("amp", e.home(".config", "amp", "settings.jsonc"), inAmp),
 		userLocation("kiro", e.home(".kiro", "settings", "mcp.json"), inMCPServers),

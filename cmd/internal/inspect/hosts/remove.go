@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/text/printable"
 )
 
@@ -32,7 +33,7 @@ func (d *Document) Remove(pointer string) error {
 	if err != nil {
 		return err
 	}
-	names := namesOf(pointer)
+	names := jsonpointer.Split(pointer)
 	parent, name := d.root.lookup(names[:len(names)-1]), names[len(names)-1]
 	if parent.hasDuplicate(name) {
 		return fmt.Errorf("%s: %s occurs more than once", d.path, printable.Line(name))
@@ -125,7 +126,7 @@ func commaIn(text []byte) int {
 
 // verifyRemoved returns an error if the edited text does not lack exactly the removed entry.
 func (d *Document) verifyRemoved(e edit, root *node) error {
-	names := namesOf(e.pointer)
+	names := jsonpointer.Split(e.pointer)
 	list := func(n *node) (members []string) {
 		if n = n.lookup(names[:len(names)-1]); n == nil {
 			return nil

@@ -144,20 +144,15 @@ func hideURL(text string) string {
 	}
 	b.WriteString(strings.Join(parts, "/"))
 	if u.RawQuery != "" {
-		for i, pair := range strings.Split(u.RawQuery, "&") {
-			name, value, ok := strings.Cut(pair, "=")
-			if i == 0 {
-				b.WriteByte('?')
+		pairs := strings.Split(u.RawQuery, "&")
+		for i, pair := range pairs {
+			if name, value, ok := strings.Cut(pair, "="); ok {
+				pairs[i] = name + "=" + hideValue(value)
 			} else {
-				b.WriteByte('&')
-			}
-			switch {
-			case !ok:
-				b.WriteString(Placeholder)
-			default:
-				b.WriteString(name + "=" + hideValue(value))
+				pairs[i] = Placeholder
 			}
 		}
+		b.WriteString("?" + strings.Join(pairs, "&"))
 	}
 	if u.Fragment != "" {
 		b.WriteString("#" + Placeholder)
@@ -266,17 +261,6 @@ func pointerTo(names ...string) string {
 		b.WriteString("/" + jsonpointer.Escape(name))
 	}
 	return b.String()
-}
-
-func namesOf(pointer string) []string {
-	if pointer == "" {
-		return nil
-	}
-	names := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
-	for i, n := range names {
-		names[i] = jsonpointer.Unescape(n)
-	}
-	return names
 }
 
 // A reader converts an entry to a Server.

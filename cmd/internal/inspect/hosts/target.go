@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,16 +31,12 @@ func (e *NotFoundError) Error() string {
 	if len(e.Similar) > 0 {
 		text += ": did you mean " + strings.Join(e.Similar, ", ") + "?"
 	}
-	for i, b := range e.Broken {
-		if i == 0 {
-			text += " (could not read "
-		} else {
-			text += ", "
-		}
-		text += b.Error()
-		if i == len(e.Broken)-1 {
-			text += ")"
-		}
+	var broken []string
+	for _, err := range e.Broken {
+		broken = append(broken, err.Error())
+	}
+	if broken != nil {
+		text += " (could not read " + strings.Join(broken, ", ") + ")"
 	}
 	return text
 }
@@ -231,7 +226,7 @@ func notFound(files []File, target, host, rest string, isHost bool) error {
 			continue
 		}
 		if f.Err != nil {
-			e.Broken = append(e.Broken, fmt.Errorf("%w", f.Err))
+			e.Broken = append(e.Broken, f.Err)
 		}
 		for _, p := range f.Errors {
 			e.Broken = append(e.Broken, p)
