@@ -91,6 +91,12 @@ type comparison struct {
 
 func (c *comparison) add(d Difference) { c.list = append(c.list, d) }
 
+// addChange adds a difference of two values, which it shortens.
+func (c *comparison) addChange(d Difference, old, now string) {
+	d.Old, d.New = clipPair(old, now)
+	c.add(d)
+}
+
 func (c *comparison) server(a, b *Inventory) {
 	for _, x := range []struct {
 		pointer, old, new string
@@ -103,9 +109,7 @@ func (c *comparison) server(a, b *Inventory) {
 		{"/instructions", a.Instructions, b.Instructions, schemadiff.Annotations, "the instructions for models changed"},
 	} {
 		if x.old != x.new && !c.matchesRedacted(x.old, x.new) {
-			d := Difference{What: "server", Pointer: x.pointer, Impact: x.impact, Why: x.why}
-			d.Old, d.New = clipPair(x.old, x.new)
-			c.add(d)
+			c.addChange(Difference{What: "server", Pointer: x.pointer, Impact: x.impact, Why: x.why}, x.old, x.new)
 		}
 	}
 }
@@ -117,7 +121,6 @@ func (c *comparison) capabilities(a, b *Inventory) {
 	before, after := c.fillBoth(a.Capabilities, b.Capabilities)
 	for _, d := range jsondiff.Diff(before, after, uncutOptions()) {
 		x := Difference{What: "capabilities", Pointer: d.Pointer, Impact: schemadiff.Unclear, Why: "the capability changed"}
-		x.Old, x.New = clipPair(d.Old, d.New)
 		switch {
 		case d.Op == jsondiff.Add && d.New == "false", d.Op == jsondiff.Remove && d.Old == "false":
 			// An absent flag is false.
@@ -129,7 +132,7 @@ func (c *comparison) capabilities(a, b *Inventory) {
 		case d.New == "true" && d.Old == "false":
 			x.Impact, x.Why = schemadiff.Compatible, "new capability"
 		}
-		c.add(x)
+		c.addChange(x, d.Old, d.New)
 	}
 }
 
@@ -197,9 +200,7 @@ func (c *comparison) definition(what, name string, before, after []byte) {
 		if isDefault(v) {
 			continue
 		}
-		d := Difference{What: what, Name: name, Pointer: v.Pointer, Impact: changeImpact(v), Why: changeText(v)}
-		d.Old, d.New = clipPair(v.Old, v.New)
-		c.add(d)
+		c.addChange(Difference{What: what, Name: name, Pointer: v.Pointer, Impact: changeImpact(v), Why: changeText(v)}, v.Old, v.New)
 	}
 	for _, side := range []schemadiff.Direction{schemadiff.Input, schemadiff.Output} {
 		pointer := "inputSchema"
@@ -369,16 +370,15 @@ func (c *comparison) answer(k Key, x, y *Answer) {
 			continue
 		}
 		if shown++; shown > maxPerAnswer {
-			d.Pointer, d.Why, d.Old, d.New = "", "more differences exist", "", ""
+			d.Pointer, d.Why = "", "more differences exist"
 			c.add(d)
 			return
 		}
 		d.Pointer, d.Why = v.Pointer, changeText(v)
-		d.Old, d.New = clipPair(v.Old, v.New)
 		if v.Pointer == "/isError" && v.New == "true" {
 			d.Impact, d.Why = schemadiff.Breaking, "the tool fails now"
 		}
-		c.add(d)
+		c.addChange(d, v.Old, v.New)
 		d.Impact = schemadiff.Unclear
 	}
 }

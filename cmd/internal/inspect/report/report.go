@@ -28,6 +28,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -97,7 +98,7 @@ type group struct {
 
 // groups returns the results by rule and severity, the worst first. The rule of a group is the one
 // of the newest revision among its results.
-func (r *Report) groups() []group {
+func (r *Report) groups() []*group {
 	type key struct {
 		id       string
 		severity check.Severity
@@ -115,14 +116,9 @@ func (r *Report) groups() []group {
 		}
 		g.results = append(g.results, res)
 	}
-	var all []group
-	for _, g := range byID {
-		all = append(all, *g)
-	}
-	slices.SortFunc(all, func(a, b group) int {
+	return slices.SortedFunc(maps.Values(byID), func(a, b *group) int {
 		return cmp.Or(cmp.Compare(b.rule.Severity, a.rule.Severity), cmp.Compare(a.rule.ID, b.rule.ID))
 	})
-	return all
 }
 
 // sdk returns the library that all results blame, or "".
@@ -241,7 +237,7 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 	groups := r.groups()
 	hidden := 0
 	if opts != nil {
-		groups = slices.DeleteFunc(groups, func(g group) bool {
+		groups = slices.DeleteFunc(groups, func(g *group) bool {
 			drop := g.rule.Severity < opts.Least
 			if drop {
 				hidden += len(g.results)
@@ -277,7 +273,7 @@ func Text(w io.Writer, r *Report, opts *TextOptions) error {
 
 // writeSummary writes the counts, and if there are several groups, a line for each. hidden counts
 // the results that are not in groups.
-func writeSummary(b *bufio.Writer, r *Report, groups []group, hidden int, opts *TextOptions) {
+func writeSummary(b *bufio.Writer, r *Report, groups []*group, hidden int, opts *TextOptions) {
 	errors, warnings, infos := r.count()
 	seen := " in " + plural.Of(int(r.Events), "event")
 	if len(r.Results) == 0 {
@@ -471,7 +467,7 @@ type junitFailure struct {
 // rule. A test fails if its rule has errors or warnings. Infos are the test's output. It returns
 // errors of w.
 func JUnit(w io.Writer, r *Report) error {
-	byID := map[string][]group{} // the highest severity first
+	byID := map[string][]*group{} // the highest severity first
 	for _, g := range r.groups() {
 		byID[g.rule.ID] = append(byID[g.rule.ID], g)
 	}
@@ -513,7 +509,7 @@ func JUnit(w io.Writer, r *Report) error {
 }
 
 // junitText returns the findings of a rule, and the fix.
-func junitText(g group) string {
+func junitText(g *group) string {
 	var b strings.Builder
 	for _, f := range g.results {
 		b.WriteString(printable.Line(f.Source) + ": " + location(&f.Finding) + ": " + f.Message + "\n")
@@ -623,13 +619,10 @@ func sarifOf(f Result, index int) sarifResult {
 }
 
 func sarifLevel(s check.Severity) string {
-	switch s {
-	case check.Error:
-		return "error"
-	case check.Warning:
-		return "warning"
+	if s <= check.Info {
+		return "note"
 	}
-	return "note"
+	return s.String()
 }
 
 // fileURI converts a file name to a URI reference. A relative name becomes a relative reference.
@@ -681,12 +674,9 @@ var markdownText = strings.NewReplacer("\\", `\\`, "`", "\\`", "*", `\*`, "_", `
 func GitHub(w io.Writer, r *Report) error {
 	b := bufio.NewWriter(w)
 	for _, f := range r.Results {
-		command := "notice"
-		switch f.Rule.Severity {
-		case check.Error:
-			command = "error"
-		case check.Warning:
-			command = "warning"
+		command := f.Rule.Severity.String()
+		if f.Rule.Severity <= check.Info {
+			command = "notice"
 		}
 		b.WriteString("::" + command + " ")
 		if f.Source != "" && f.Source != "-" {

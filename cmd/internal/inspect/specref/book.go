@@ -2,6 +2,7 @@ package specref
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,17 +157,7 @@ func isCode(name, word string, same func(name, word string) bool) bool {
 
 // FieldNames returns the sorted names of all members.
 func (b *Book) FieldNames() []string {
-	all := make([]string, 0, len(b.fields))
-	for name := range b.fields {
-		all = append(all, name)
-	}
-	for name := range b.texts {
-		if b.fields[name] == nil {
-			all = append(all, name)
-		}
-	}
-	slices.Sort(all)
-	return all
+	return sortedUnique(slices.AppendSeq(slices.Collect(maps.Keys(b.fields)), maps.Keys(b.texts)))
 }
 
 // rulesOf returns the rules that a block lists for the revisions.

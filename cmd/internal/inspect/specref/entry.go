@@ -377,9 +377,6 @@ func (b *Book) headerEntry(text *block, revs []mcp.Revision) *Entry {
 	has, in := revisionsOf(text, revs)
 	e := &Entry{Kind: "header", Name: text.name, Summary: text.text("is"), Revisions: names(in), All: names(has), From: text.text("from"), Page: pageURL(text, in),
 		When: revisionTexts(text, "when", in), Notes: revisionNotes(text, in, revs), Rules: b.rulesOf(text, in)}
-	for i := range e.When {
-		e.When[i].Revisions = intersect(e.When[i].Revisions, e.Revisions)
-	}
 	if example := text.text("example"); example != "" && len(in) > 0 {
 		e.Examples = []Example{{Title: "header", Header: example}}
 	}
