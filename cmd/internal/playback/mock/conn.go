@@ -39,10 +39,8 @@ type conn struct {
 	cursors map[cursor]int
 	// legacy is the session assigned at the handshake.
 	legacy *session
-	// modern is the session assigned at the first modern request.
+	// modern is the session assigned at the first modern request. It is nil if none suits.
 	modern *session
-	// hasModern reports that modern is set.
-	hasModern bool
 	// client is from the handshake.
 	client      era.Client
 	features    *era.Features
@@ -88,8 +86,8 @@ func (c *conn) preferredSession(modern bool) *session {
 	if !modern {
 		return c.legacy
 	}
-	if !c.hasModern && c.stream {
-		c.hasModern, c.modern = true, c.srv.assignModern()
+	if c.modern == nil && c.stream {
+		c.modern = c.srv.assignModern()
 	}
 	return c.modern
 }

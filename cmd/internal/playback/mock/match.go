@@ -134,13 +134,6 @@ func (m *mask) member(name string) *mask {
 	return m.inside[name]
 }
 
-func (m *mask) at(i int) *mask {
-	if m == nil {
-		return nil
-	}
-	return m.inside[strconv.Itoa(i)]
-}
-
 // A sum is a hash of a JSON value, equal for equal values. The zero sum means no value.
 type sum [sha256.Size]byte
 
@@ -174,7 +167,7 @@ func appendCanonical(dst, text []byte, m *mask) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = appendCanonical(dst, elements.Value(), m.at(i))
+			dst = appendCanonical(dst, elements.Value(), m.member(strconv.Itoa(i)))
 		}
 		return append(dst, ']')
 	case '"':

@@ -187,7 +187,7 @@ func (r *Recording) description(modern bool) []byte {
 }
 
 // put adds an exchange to the index.
-func (r *Recording) put(x *exchange, canonical string) {
+func (r *Recording) put(x *exchange) {
 	key := methodKey{x.modern, x.method}
 	m := r.methods[key]
 	if m == nil {
@@ -195,10 +195,10 @@ func (r *Recording) put(x *exchange, canonical string) {
 		r.methods[key] = m
 	}
 	m.all = append(m.all, x)
-	i := slices.Index(m.maskTexts, canonical)
+	i := slices.Index(m.maskTexts, x.maskText)
 	if i < 0 && len(m.masks) <= maxMasks {
 		i = len(m.masks)
-		m.masks, m.maskTexts = append(m.masks, x.mask), append(m.maskTexts, canonical)
+		m.masks, m.maskTexts = append(m.masks, x.mask), append(m.maskTexts, x.maskText)
 	}
 	if i >= 0 {
 		k := lookupKey{isInputRound: x.matchKey.isInputRound, mask: i, params: x.matchKey.params}
@@ -232,7 +232,7 @@ func (r *Recording) rules() *era.Session {
 func (r *Recording) mayHave(name []byte) bool {
 	for _, modern := range []bool{false, true} {
 		if m := r.methods[methodKey{modern, string(name)}]; m != nil && m.succeeded() {
-			return modern || !isHandshake(name)
+			return modern || string(name) != mcp.MethodInitialize // no modern server has it
 		}
 	}
 	for _, rev := range mcp.Revisions() {
@@ -242,9 +242,6 @@ func (r *Recording) mayHave(name []byte) bool {
 	}
 	return true
 }
-
-// isHandshake reports whether a method begins a legacy session. No modern server has it.
-func isHandshake(name []byte) bool { return string(name) == mcp.MethodInitialize }
 
 // The approximate memory of an exchange and a step in addition to their texts, in bytes.
 const (
@@ -257,17 +254,15 @@ const maxParams = 2048
 
 // A reader builds a Recording from events. ownerOf decides which messages belong together.
 type reader struct {
-	rec       *Recording
-	limit     int
-	heldBytes int
-	messages  *messages.Source
-	texts     map[string]string
-	// maskTexts has the texts of masks.
-	maskTexts      map[*exchange]string
+	rec            *Recording
+	limit          int
+	heldBytes      int
+	messages       *messages.Source
+	texts          map[string]string
 	sessions       map[sessionKey]*sessionReader
 	order          []*exchange
 	pendingCalls   map[*traffic.Call]*pending
-	serverRequests map[*traffic.Call]*ownedStep
+	serverRequests map[*traffic.Call]ownedStep
 	// httpExchanges has the HTTP exchanges with an unanswered request.
 	httpExchanges map[httpExchangeKey]*exchange
 	// inStream counts the responses in event streams.
@@ -308,21 +303,13 @@ type pending struct {
 // An ownedStep is an input request of the server in its exchange.
 type ownedStep struct {
 	exchange *exchange
-	later    bool
-	index    int
-}
-
-func (o *ownedStep) step() *step {
-	if o.later {
-		return &o.exchange.trailing[o.index]
-	}
-	return &o.exchange.steps[o.index]
+	step     *step
 }
 
 func newReader(limit int) *reader {
 	return &reader{
-		rec: &Recording{methods: map[methodKey]*method{}}, limit: limit, messages: messages.New(0), texts: map[string]string{}, maskTexts: map[*exchange]string{},
-		sessions: map[sessionKey]*sessionReader{}, pendingCalls: map[*traffic.Call]*pending{}, serverRequests: map[*traffic.Call]*ownedStep{}, httpExchanges: map[httpExchangeKey]*exchange{},
+		rec: &Recording{methods: map[methodKey]*method{}}, limit: limit, messages: messages.New(0), texts: map[string]string{},
+		sessions: map[sessionKey]*sessionReader{}, pendingCalls: map[*traffic.Call]*pending{}, serverRequests: map[*traffic.Call]ownedStep{}, httpExchanges: map[httpExchangeKey]*exchange{},
 	}
 }
 
@@ -418,7 +405,7 @@ func (rd *reader) finish() *Recording {
 	t := rd.rec
 	answered := 0
 	for _, e := range rd.order {
-		t.put(e, rd.maskTexts[e])
+		t.put(e)
 		if e.hasResponse || e.status != 0 {
 			t.Notes.Requests++
 		} else if e.method != mcp.MethodSubscriptionsListen {
@@ -469,14 +456,6 @@ func (x *exchange) delaySince(t time.Duration) time.Duration {
 // isSubscription reports whether the request lasts as long as the client listens.
 func (x *exchange) isSubscription() bool { return x.method == mcp.MethodSubscriptionsListen }
 
-// noteRevision notes an answered request of a modern revision.
-func (rd *reader) noteRevision(r mcp.Revision, l *sessionReader) {
-	l.session.modern = true
-	if r != mcp.RevisionNone && r.Modern() && !slices.Contains(rd.rec.modern, r) {
-		rd.rec.modern = append(rd.rec.modern, r)
-	}
-}
-
 // clientOf returns the name of the client that sent initialize.
 func clientOf(params []byte) string { return era.LookupString(params, "clientInfo", "name") }
 
@@ -507,8 +486,8 @@ func (in *incoming) fromClient() {
 			}
 		}
 	case in.m.Call != nil: // a response to the server
-		if o := in.reader.serverRequests[in.m.Call]; o != nil {
-			o.step().responded = true
+		if o, ok := in.reader.serverRequests[in.m.Call]; ok {
+			o.step.responded = true
 			o.exchange.lastAt = max(o.exchange.lastAt, in.event.T)
 			delete(in.reader.serverRequests, in.m.Call)
 		}
@@ -522,16 +501,12 @@ func (in *incoming) request() {
 	if !x.modern || in.event.Exchange == 0 {
 		x.session = l.session
 	}
-	var covers string
-	x.mask, covers = maskOf(in.event.Redacted, in.pointer()+"/params")
-	if covers != "" {
-		rd.maskTexts[x] = covers
-	}
+	x.mask, x.maskText = maskOf(in.event.Redacted, in.pointer()+"/params")
 	x.matchKey = matchKeyOf(x.method, m.Params, x.mask)
 	if len(m.Params) < rd.limit {
 		x.params = clip.String(paramsText(m.Params), maxParams)
 	}
-	rd.heldBytes += exchangeCost + len(x.method) + len(x.matchKey.target) + len(x.params) + 2*len(covers)
+	rd.heldBytes += exchangeCost + len(x.method) + len(x.matchKey.target) + len(x.params) + 2*len(x.maskText)
 	rd.order = append(rd.order, x)
 	if x.method == mcp.MethodInitialize {
 		l.session.client = clip.String(clientOf(m.Params), 256)
@@ -593,7 +568,10 @@ func (in *incoming) addResponse() {
 	case w.early:
 		rd.rec.lenient = true
 	case x.modern:
-		rd.noteRevision(x.revision, l)
+		l.session.modern = true
+		if x.revision.Modern() && !slices.Contains(rd.rec.modern, x.revision) {
+			rd.rec.modern = append(rd.rec.modern, x.revision)
+		}
 	case x.method == mcp.MethodInitialize:
 		if initialize, err := era.ReadInitialize(in.m.Result); err == nil && len(initialize.Versions) > 0 {
 			l.session.revision, _ = mcp.ParseRevision(initialize.Versions[0])
@@ -603,11 +581,11 @@ func (in *incoming) addResponse() {
 
 // addServerMessage adds a message other than a response to an exchange.
 func (in *incoming) addServerMessage() {
-	s := step{n: in.event.N, method: string(in.m.Method), isRequest: in.m.Kind == jsonrpc.KindRequest}
+	s := &step{n: in.event.N, method: string(in.m.Method), isRequest: in.m.Kind == jsonrpc.KindRequest}
 	if s.isRequest {
 		s.requestID = string(in.m.ID)
 	}
-	owner, later := in.ownerOf(&s)
+	owner, later := in.ownerOf(s)
 	if owner == nil {
 		in.reader.rec.Notes.Unclaimed++
 		return
@@ -620,13 +598,13 @@ func (in *incoming) addServerMessage() {
 	s.delay = owner.delaySince(in.event.T)
 	s.text = in.reader.frame(in.text)
 	in.reader.heldBytes += stepCost + len(s.method) + len(s.requestID)
-	list := &owner.steps
 	if later {
-		list = &owner.trailing
+		owner.trailing = append(owner.trailing, s)
+	} else {
+		owner.steps = append(owner.steps, s)
 	}
-	*list = append(*list, s)
 	if s.isRequest && in.m.Call != nil {
-		in.reader.serverRequests[in.m.Call] = &ownedStep{owner, later, len(*list) - 1}
+		in.reader.serverRequests[in.m.Call] = ownedStep{owner, s}
 	}
 }
 
@@ -692,7 +670,7 @@ type exchange struct {
 	mask     *mask
 
 	// steps precede the response.
-	steps       []step
+	steps       []*step
 	response    frame
 	hasResponse bool
 	// failed reports that the response is an error.
@@ -700,7 +678,7 @@ type exchange struct {
 	// delay is the time before the response.
 	delay time.Duration
 	// trailing has the unsolicited messages before the client's next request.
-	trailing []step
+	trailing []*step
 
 	// params is the canonical text, shortened, for messages.
 	params string
@@ -710,6 +688,8 @@ type exchange struct {
 	cancelled bool
 
 	// The reader uses these fields.
+	// maskText is equal for equal masks.
+	maskText string
 	// lastAt is the time of the previous event.
 	lastAt time.Duration
 	id     jsonrpc.ID

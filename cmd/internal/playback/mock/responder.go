@@ -69,7 +69,7 @@ func (r *responder) isImmediate() bool {
 	return !slices.ContainsFunc(r.exchange.steps, isRequest)
 }
 
-func isRequest(s step) bool { return s.isRequest }
+func isRequest(s *step) bool { return s.isRequest }
 
 // run sends the preceding messages and returns the response, or an error to send nothing.
 func (r *responder) run() ([]byte, error) {
@@ -100,8 +100,7 @@ func (r *responder) run() ([]byte, error) {
 // sendPreceding sends the messages before the response and applies the latency.
 func (r *responder) sendPreceding() error {
 	keep := r.conn.srv.opts.Latency
-	for i := range r.exchange.steps {
-		s := &r.exchange.steps[i]
+	for _, s := range r.exchange.steps {
 		if keep.Keep {
 			if err := r.wait(s.delay); err != nil {
 				return err
@@ -301,8 +300,7 @@ func (r *responder) hasDelay() bool {
 }
 
 func (r *responder) sendTrailing() {
-	for i := range r.exchange.trailing {
-		s := &r.exchange.trailing[i]
+	for _, s := range r.exchange.trailing {
 		if r.conn.srv.opts.Latency.Keep && r.wait(s.delay) != nil {
 			return
 		}

@@ -136,7 +136,7 @@ func (c *comparer) noteVersion(l *liveCall, r *Result) {
 		return
 	}
 	place := []string{"_meta", mcp.MetaServerInfo, "version"}
-	old, now := jsonwire.Text(jsonwire.Lookup(l.call.result(), place...)), jsonwire.Text(jsonwire.Lookup(l.response.m.Result, place...))
+	old, now := jsonwire.Text(jsonwire.Lookup(l.call.response.result(), place...)), jsonwire.Text(jsonwire.Lookup(l.response.m.Result, place...))
 	if old != "" && now != "" && old != now {
 		c.versionNoted = true
 		pointer := "/result/_meta/" + jsonpointer.Escape(mcp.MetaServerInfo) + "/version"
@@ -147,7 +147,7 @@ func (c *comparer) noteVersion(l *liveCall, r *Result) {
 // wasWorking reports whether the recorded response is that of a working task, whose progress
 // depends on time.
 func (c *comparer) wasWorking(l *liveCall) bool {
-	return !c.strict && l.call.method == mcp.MethodTasksGet && l.response.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.result(), "status")) == working
+	return !c.strict && l.call.method == mcp.MethodTasksGet && l.response.m.Kind == jsonrpc.KindResponse && jsonwire.Text(jsonwire.Lookup(l.call.response.result(), "status")) == working
 }
 
 // equivalent reports whether two values count as equal: because a part of the first was hidden, or

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -279,11 +280,7 @@ func (p *player) openStream(ctx context.Context) {
 // handshake begins a legacy session if the recording lacks the handshake.
 func (p *player) handshake(ctx context.Context) error {
 	id := jsonrpc.StringID("mcpwire-replay")
-	tool := "mcpwire"
-	if r := p.opts.Resend; r != nil && r.Tool != "" {
-		tool = r.Tool
-	}
-	initialize := resend.SyntheticInitialize(p.rec.Revision, tool, id, true)
+	initialize := resend.SyntheticInitialize(p.rec.Revision, cmp.Or(p.opts.Resend.Tool, "mcpwire"), id, true)
 	p.syntheticID = id.Key()
 	if _, err := p.deliver(ctx, initialize); err != nil {
 		return err
@@ -372,7 +369,7 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 	}
 	raw = el.raw
 	if c.page != nil {
-		cursor := jsonwire.Lookup(p.calls[c.page.index].result(), "nextCursor")
+		cursor := jsonwire.Lookup(p.calls[c.page.index].response.result(), "nextCursor")
 		if len(cursor) == 0 || cursor[0] != '"' {
 			return nil, "no further page this time"
 		}
@@ -381,7 +378,7 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 	if c.inputRound == nil {
 		return raw, ""
 	}
-	result := p.calls[c.inputRound.index].result()
+	result := p.calls[c.inputRound.index].response.result()
 	requests, state := jsonwire.Lookup(result, "inputRequests"), jsonwire.Lookup(result, "requestState")
 	if c.method != mcp.MethodTasksUpdate && jsonwire.Text(jsonwire.Lookup(result, "resultType")) != string(mcp.ResultTypeInputRequired) || requests == nil && state == nil {
 		return nil, "the server did not request input this time"
@@ -390,20 +387,12 @@ func (p *player) substitute(el *element) (raw []byte, why string) {
 		if requests == nil {
 			return nil
 		}
-		return inputResponses(jsonwire.Lookup(c.inputRound.result(), "inputRequests"), old, requests)
+		return inputResponses(jsonwire.Lookup(c.inputRound.response.result(), "inputRequests"), old, requests)
 	})
 	if c.method != mcp.MethodTasksUpdate {
 		raw = edit(raw, []string{"params", "requestState"}, func([]byte) []byte { return state })
 	}
 	return raw, ""
-}
-
-// result returns the result of the call, or nil for an error or no response.
-func (l *liveCall) result() []byte {
-	if l.response == nil {
-		return nil
-	}
-	return l.response.m.Result
 }
 
 // handleArrival handles an incoming message or the end of an exchange.
@@ -555,7 +544,7 @@ func (r *Recording) handshakeError(m *jsonrpc.Message, n uint64) error {
 // session. A non-nil cause says why no response came.
 func (p *player) eraError(l *liveCall, cause error) error {
 	c := l.call
-	if c.result() == nil || cause == nil && l.response.m.Kind != jsonrpc.KindError {
+	if c.response.result() == nil || cause == nil && l.response.m.Kind != jsonrpc.KindError {
 		return nil
 	}
 	if c.method == mcp.MethodInitialize {

@@ -96,6 +96,14 @@ type element struct {
 	call *call
 }
 
+// result returns the result in a response. It is nil for an error, and for a nil response.
+func (e *element) result() []byte {
+	if e == nil {
+		return nil
+	}
+	return e.m.Result
+}
+
 // A call is a request of the client.
 type call struct {
 	index int
@@ -485,12 +493,12 @@ func (b *builder) finish() {
 	for _, c := range r.calls {
 		if c.method == mcp.MethodInitialize {
 			hello = true
-			if v := jsonwire.Text(jsonwire.Lookup(c.result(), "protocolVersion")); v != "" {
+			if v := jsonwire.Text(jsonwire.Lookup(c.response.result(), "protocolVersion")); v != "" {
 				r.Revision = v
 			}
 		}
 		if c.method == mcp.MethodToolsList {
-			r.params = wireclient.LearnParams(r.params, c.result())
+			r.params = wireclient.LearnParams(r.params, c.response.result())
 		}
 	}
 	if hello {
@@ -508,14 +516,6 @@ func (b *builder) finish() {
 	}
 }
 
-// result returns the result of the call, or nil for an error or no response.
-func (c *call) result() []byte {
-	if c.response == nil {
-		return nil
-	}
-	return c.response.m.Result
-}
-
 // dependencies are the last responses that a request can depend on: by method and cursor; by
 // method, target and state; by task id.
 type dependencies struct{ pages, inputRounds, tasks map[string]*call }
@@ -528,14 +528,14 @@ func (d *dependencies) resolve(el *element) {
 	if c.method == mcp.MethodTasksUpdate {
 		b = d.tasks[c.target]
 	}
-	if (responses != nil || state != nil) && b != nil && hasMembers(jsonwire.Lookup(b.result(), "inputRequests"), responses) {
+	if (responses != nil || state != nil) && b != nil && hasMembers(jsonwire.Lookup(b.response.result(), "inputRequests"), responses) {
 		c.inputRound = b
 	}
 	if cursor := jsonwire.Text(jsonwire.Lookup(params, "cursor")); cursor != "" {
 		c.page = d.pages[c.method+"\x00"+cursor]
 	}
 
-	result := c.result()
+	result := c.response.result()
 	if cursor := jsonwire.Text(jsonwire.Lookup(result, "nextCursor")); cursor != "" {
 		d.pages[c.method+"\x00"+cursor] = c
 	}

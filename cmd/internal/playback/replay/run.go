@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,9 +90,8 @@ func (o *Options) withDefaults() Options {
 		opts = *o
 	}
 	defaults.IfNotPositive(&opts.Timeout, DefaultTimeout)
-	if opts.Timing == "" {
-		opts.Timing = Fast
-	}
+	opts.Timing = cmp.Or(opts.Timing, Fast)
+	opts.Resend = cmp.Or(opts.Resend, new(resend.Options))
 	if opts.Select == nil {
 		opts.Select = func(string, uint64) bool { return true }
 	}
@@ -145,10 +145,7 @@ func Run(ctx context.Context, rec *Recording, to *resend.Origin, w *capture.Writ
 	all := opts.withDefaults()
 	o := *to
 	o.Modern, o.Revision, o.StandingStream, o.Params = rec.Modern, rec.Revision, rec.standingStream, rec.paramsOf()
-	var how resend.Options
-	if all.Resend != nil {
-		how = *all.Resend
-	}
+	how := *all.Resend
 	how.Timeout = all.Timeout
 	if rec.Capture != "" {
 		w.Record(&capture.Event{Kind: capture.KindNote, Session: 1, Data: fmt.Appendf(nil, "replay of the client's messages in session %d of capture %s", rec.Session, rec.Capture)})

@@ -24,23 +24,23 @@ const working = "working"
 // learn remembers the server's new values for the recorded ones.
 func (p *player) learn(l *liveCall) {
 	if l.call.method == mcp.MethodToolsList {
-		p.origin.Params = wireclient.LearnParams(p.origin.Params, l.result())
+		p.origin.Params = wireclient.LearnParams(p.origin.Params, l.response.result())
 	}
-	p.substitutes.learnTasks(l.call.result(), l.result())
+	p.substitutes.learnTasks(l.call.response.result(), l.response.result())
 }
 
 // needsPoll reports whether a task has not reached its recorded status. It then schedules a poll.
 func (p *player) needsPoll(l *liveCall, now time.Time) bool {
 	c := l.call
-	if c.method != mcp.MethodTasksGet || jsonwire.Text(jsonwire.Lookup(l.result(), "status")) != working || c.response == nil {
+	if c.method != mcp.MethodTasksGet || jsonwire.Text(jsonwire.Lookup(l.response.result(), "status")) != working || c.response == nil {
 		return false
 	}
-	if status := jsonwire.Text(jsonwire.Lookup(c.result(), "status")); status == "" || status == working || now.Sub(l.at) > p.opts.Timeout {
+	if status := jsonwire.Text(jsonwire.Lookup(c.response.result(), "status")); status == "" || status == working || now.Sub(l.at) > p.opts.Timeout {
 		return false
 	}
 	wait := defaultPoll
 	for _, name := range []string{"pollIntervalMs", "pollInterval"} {
-		if ms, ok := jsonwire.ParseInt(jsonwire.Lookup(l.result(), name)); ok {
+		if ms, ok := jsonwire.ParseInt(jsonwire.Lookup(l.response.result(), name)); ok {
 			wait = min(max(time.Duration(min(ms, maxPoll.Milliseconds()))*time.Millisecond, minPoll), maxPoll)
 		}
 	}

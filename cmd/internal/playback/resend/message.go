@@ -28,11 +28,7 @@ func Decline(m *jsonrpc.Message) []byte {
 	return jsonrpc.AppendError(nil, m.ID, jsonrpc.MethodNotFound(string(m.Method)), false)
 }
 
-// isInitialize reports whether a message is an initialize request; isInitialized, whether it is the
-// initialized notification.
-func isInitialize(message []byte) bool  { return isSingle(message, mcp.MethodInitialize) }
-func isInitialized(message []byte) bool { return isSingle(message, mcp.NotificationInitialized) }
-
+// isSingle reports whether a message, which is no batch, has a method.
 func isSingle(message []byte, method string) bool {
 	list := wireclient.Messages(message)
 	return len(list) == 1 && string(list[0].Method) == method

@@ -2,6 +2,7 @@ package resend
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -194,8 +195,7 @@ func RedactedBelow(e *capture.Event, prefix string) (list []string) {
 // server returns the command or URL from the options or the capture.
 func (o *Origin) server(opts *Options) (command []string, address *url.URL, err error) {
 	if o.Transport == capture.TransportStdio {
-		command = opts.Command
-		if len(command) == 0 {
+		if command = opts.Command; len(command) == 0 {
 			command = o.Command
 		}
 		if len(command) == 0 && o.Gateway {
@@ -206,10 +206,7 @@ func (o *Origin) server(opts *Options) (command []string, address *url.URL, err 
 		}
 		return command, nil, o.refuseRedacted("command", command)
 	}
-	raw := opts.URL
-	if raw == "" {
-		raw = o.URL
-	}
+	raw := cmp.Or(opts.URL, o.URL)
 	if raw == "" {
 		return nil, nil, fmt.Errorf("resend: %w: it has no URL", ErrNoServer)
 	}

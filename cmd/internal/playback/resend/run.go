@@ -1,6 +1,7 @@
 package resend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ func (o *Options) withDefaults() Options {
 	defaults.IfNotPositive(&opts.GracePeriod, time.Second)
 	defaults.IfNotPositive(&opts.MaxMessage, DefaultMaxMessage)
 	defaults.IfNotPositive(&opts.MaxCapture, DefaultMaxCapture)
-	if opts.Tool == "" {
-		opts.Tool = "mcpwire"
-	}
+	opts.Tool = cmp.Or(opts.Tool, "mcpwire")
 	return opts
 }
 
@@ -234,15 +233,9 @@ func create(o *Origin, opts *Options) (*capture.File, error) {
 			return nil, fmt.Errorf("resend: the folder for captures: %w", err)
 		}
 	}
-	name := o.Name
-	if name == "" {
-		name = "server"
-	}
-	c := &capture.Options{Tool: opts.Tool, Transport: o.Transport, Name: name + captures.ResentSuffix, Redact: opts.Redact}
+	c := &capture.Options{Tool: opts.Tool, Transport: o.Transport, Name: cmp.Or(o.Name, "server") + captures.ResentSuffix, Redact: opts.Redact}
 	if o.Transport != capture.TransportStdio {
-		if c.URL = opts.URL; c.URL == "" {
-			c.URL = o.URL
-		}
+		c.URL = cmp.Or(opts.URL, o.URL)
 	}
 	return captures.Create(dir, c.Name, c)
 }
@@ -268,7 +261,7 @@ func (r *runner) run(ctx context.Context, rec *capture.Writer, message []byte) e
 		return err
 	}
 	defer r.s.Close()
-	if !r.o.Modern && !isInitialize(message) && RevisionOf(message) == "" {
+	if !r.o.Modern && !isSingle(message, mcp.MethodInitialize) && RevisionOf(message) == "" {
 		err := withTimeout(ctx, r.opts.Timeout, "the handshake", func(ctx context.Context) (err error) {
 			message, err = r.handshake(ctx, message)
 			return err
@@ -303,7 +296,7 @@ func (r *runner) handshake(ctx context.Context, message []byte) ([]byte, error) 
 			return nil, &HandshakeError{N: in.N, Err: m.Clone().Err()}
 		}
 	}
-	if isInitialized(message) {
+	if isSingle(message, mcp.NotificationInitialized) {
 		return message, nil
 	}
 	sent, err := r.s.Send(ctx, jsonrpc.AppendNotification(nil, mcp.NotificationInitialized, nil))
