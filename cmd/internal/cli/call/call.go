@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -214,7 +215,7 @@ func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
 	for _, c := range r.Content {
 		parts = append(parts, contentPart(c))
 	}
-	if r.StructuredContent != nil && !hasText(parts) {
+	if r.StructuredContent != nil && !slices.ContainsFunc(parts, func(p part) bool { return p.text != "" }) {
 		structured := r.StructuredContent
 		// Data goes to the file, and is useless on a terminal.
 		if v.file != "" || kit.WriterIsTerminal(s.e.Stdout) {
@@ -225,30 +226,17 @@ func (v *callVerb) print(s *session, r *mcp.CallToolResult) error {
 	return s.writeParts(parts, v.file)
 }
 
-func hasText(parts []part) bool {
-	for _, p := range parts {
-		if p.text != "" {
-			return true
-		}
-	}
-	return false
-}
-
 // wireResult returns the result as received: that of the task if the call became one, otherwise
 // that of the call. It returns nil if there was none and r is nil.
 func (v *callVerb) wireResult(s *session, r *mcp.CallToolResult) json.RawMessage {
 	if text, _ := s.trace.Result(mcp.MethodTasksResult); text != nil {
 		return text
 	}
-	if text, _ := s.trace.Result(mcp.MethodTasksGet); text != nil {
-		members := jsonwire.ObjectMembers(text)
-		for members.Next() {
-			if members.KeyIs("result") {
-				return members.Value()
-			}
-		}
+	text, _ := s.trace.Result(mcp.MethodTasksGet)
+	if result := jsonwire.Lookup(text, "result"); result != nil {
+		return result
 	}
-	text, _ := s.trace.Result(mcp.MethodToolsCall)
+	text, _ = s.trace.Result(mcp.MethodToolsCall)
 	if text == nil && r != nil {
 		return mcp.Append(nil, r, mcp.RevisionNone)
 	}

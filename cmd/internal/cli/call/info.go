@@ -253,11 +253,7 @@ func probeRevision(ctx context.Context, d *targets.Dialer, r mcp.Revision) (prob
 
 func (v *infoVerb) printProbe(s *session, line *probeLine) error {
 	if v.json {
-		text, err := json.Marshal(line)
-		if err != nil {
-			return err
-		}
-		return s.writeValue(text)
+		return s.writeObject(line)
 	}
 	if line.OK {
 		return s.write(fmt.Sprintf("%v  %-6s  yes  %s\n", line.Revision, line.Era, kit.ShortTime(time.Duration(line.MS*float64(time.Millisecond)))))

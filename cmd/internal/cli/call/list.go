@@ -70,29 +70,23 @@ type listVerb struct {
 	json bool
 	// wide prints each thing on one line on a terminal, too.
 	wide bool
-	page pageFlag
+	// page is the cursor of --page, which may be empty, or nil without the flag.
+	page *string
 	// kinds are the kinds to list. Nil lists all that the server declares.
 	kinds []string
 	// names are the tools or prompts to show in full. Nil lists all.
 	names []string
 }
 
-// A pageFlag is the value of --page: a cursor, which may be empty. Nil means that it isn't set.
-type pageFlag struct{ cursor *string }
-
-func (p *pageFlag) Type() string       { return "" }
-func (p *pageFlag) Set(s string) error { p.cursor = &s; return nil }
-func (p *pageFlag) String() string {
-	if p.cursor == nil {
-		return ""
-	}
-	return *p.cursor
-}
-
 func (v *listVerb) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&v.json, "json", false, "print the result objects exactly as received, one per line")
 	fs.BoolVar(&v.wide, "wide", false, "on a terminal, print whole descriptions, and one line for each thing")
-	fs.Var(&v.page, "page", "request only the page at this `CURSOR`")
+	fs.Func("page", "request only the page at this `CURSOR`", v.setPage)
+}
+
+func (v *listVerb) setPage(cursor string) error {
+	v.page = &cursor
+	return nil
 }
 
 func (v *listVerb) parse(args []string) error {
@@ -113,7 +107,7 @@ func (v *listVerb) parse(args []string) error {
 			return exit.Usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip.Characters(arg, 60), kit.DidYouMean(arg, listKinds()))
 		}
 	}
-	if v.page.cursor != nil && len(v.kinds) != 1 {
+	if v.page != nil && len(v.kinds) != 1 {
 		return exit.Usagef("list: --page needs exactly one of tools, resources, templates and prompts")
 	}
 	return nil
@@ -121,7 +115,7 @@ func (v *listVerb) parse(args []string) error {
 
 // checkNames returns an error if a flag doesn't go with names.
 func (v *listVerb) checkNames() error {
-	if v.json || v.page.cursor != nil {
+	if v.json || v.page != nil {
 		return exit.Usagef("list: --json and --page print whole pages: they cannot be combined with %s", safe.Clip(v.names[0], 60))
 	}
 	return nil
@@ -207,7 +201,7 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		width = kit.TerminalWidth(s.e.Stdout)
 	}
 	count := 0
-	err := EachPage(s.notes, v.page.cursor, func(cursor *string, pages *era.Pages) (*string, error) {
+	err := EachPage(s.notes, v.page, func(cursor *string, pages *era.Pages) (*string, error) {
 		s.trace.Forget()
 		method, entries, next, err := FetchPage(ctx, s.Client, kind, cursor, pages)
 		if v.json {
@@ -231,7 +225,7 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 				return nil, err
 			}
 		}
-		if v.page.cursor != nil {
+		if v.page != nil {
 			if next != nil {
 				s.notes.Linef("more: --page %s", shellword.Word(*next))
 			}
@@ -240,12 +234,12 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		return next, nil
 	})
 	switch {
-	case IsNone(kind, err) && v.page.cursor == nil && s.Profile().Capabilities.Resources != nil:
+	case IsNone(kind, err) && v.page == nil && s.Profile().Capabilities.Resources != nil:
 		err = nil
 	case err != nil:
 		return err
 	}
-	if count == 0 && !v.json && v.page.cursor == nil {
+	if count == 0 && !v.json && v.page == nil {
 		if headed {
 			return s.write("  none\n")
 		}

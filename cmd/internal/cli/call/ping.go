@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -112,9 +111,5 @@ func (v *pingVerb) sum(s *session, times []time.Duration) error {
 	for _, t := range times {
 		r.Times = append(r.Times, trace.TruncatedMillis(t))
 	}
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return s.writeValue(text)
+	return s.writeObject(r)
 }

@@ -60,12 +60,10 @@ func (v *readVerb) parse(args []string) error {
 func (v *readVerb) run(ctx context.Context, s *session) error {
 	s.trace.Forget()
 	r, err := s.ReadResource(ctx, v.uri, client.WithoutCache(), client.WithProgress(s.notes.Progress))
-	if err != nil {
-		if client.IsServerError(err) && client.IsNotFound(err) {
-			if f, ok := errors.AsType[*exit.Failure](s.d.Failure(err)); ok && f.RPC != nil {
-				f.Hint = "mcpwire list TARGET resources templates lists them"
-				return f
-			}
+	if client.IsServerError(err) && client.IsNotFound(err) {
+		if f, ok := errors.AsType[*exit.Failure](s.d.Failure(err)); ok && f.RPC != nil {
+			f.Hint = "mcpwire list TARGET resources templates lists them"
+			return f
 		}
 	}
 	text, _ := s.trace.Result(mcp.MethodResourcesRead)

@@ -223,7 +223,7 @@ func (sh *shell) status() error {
 	if sh.last == nil {
 		return nil
 	}
-	return &exit.Status{Code: statusOf(sh.last)}
+	return &exit.Status{Code: exit.Report(io.Discard, exit.AsText, sh.last, exit.Interrupted)}
 }
 
 // one runs a command. SIGINT interrupts it.
@@ -258,7 +258,7 @@ func (sh *shell) run(ctx context.Context, line string) error {
 	v.register(fs)
 	if err := fs.Parse(words[1:]); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
-			return sh.write(verbHelp(words[0], v))
+			return sh.s.write(verbHelp(words[0], v))
 		}
 		return exit.Usagef("%s: %w", safe.Line(words[0]), err)
 	}
@@ -267,8 +267,6 @@ func (sh *shell) run(ctx context.Context, line string) error {
 	}
 	return v.run(ctx, sh.s)
 }
-
-func (sh *shell) write(text string) error { return sh.s.write(text) }
 
 // shellVerbs returns the commands of the shell, in the order in which help lists them.
 func shellVerbs() []string {
@@ -326,9 +324,6 @@ func signalEnd(ctx context.Context) error {
 	return &exit.Status{Code: exit.Interrupted}
 }
 
-// statusOf returns the exit status for an error.
-func statusOf(err error) int { return exit.Report(io.Discard, exit.AsText, err, exit.Interrupted) }
-
 // A noFlags is embedded in verbs without flags.
 type noFlags struct{}
 
@@ -359,12 +354,7 @@ func (v *requestVerb) parse(args []string) error {
 		}
 		e := newEnvelope(text)
 		v.method, v.notify = e.method, e.id == nil
-		members := jsonwire.ObjectMembers(text)
-		for members.Next() {
-			if members.KeyIs("params") {
-				v.params = members.Value()
-			}
-		}
+		v.params = jsonwire.Lookup(text, "params")
 	}
 	if v.method == "" || v.params != nil && (jsonwire.Valid(v.params, 0) != nil || v.params[0] != '{') {
 		return usage
@@ -454,43 +444,32 @@ func (v *helpVerb) run(_ context.Context, s *session) error {
 	}
 	var b strings.Builder
 	for _, name := range shellVerbs() {
-		b.WriteString("  " + verbUse(name) + "\n")
+		b.WriteString("  " + verbUses[name] + "\n")
 	}
 	return s.write(b.String())
 }
 
-// verbUse returns the usage line of a command of the shell.
-func verbUse(name string) string {
-	switch name {
-	case "call":
-		return "call TOOL [NAME=TEXT | NAME:=JSON]...    call a tool"
-	case "read":
-		return "read URI                                 read a resource"
-	case "prompt":
-		return "prompt NAME [NAME=TEXT]...               get a prompt"
-	case "list":
-		return "list [tools|resources|templates|prompts] list what the server offers"
-	case "info":
-		return "info                                     show the identity and capabilities"
-	case "complete":
-		return "complete (prompt NAME | resource TEMPLATE) ARGUMENT VALUE"
-	case "ping":
-		return "ping [-c NUMBER]                         measure the response time"
-	case "send":
-		return "send METHOD [PARAMS]                     send a request or a notification"
-	case "log":
-		return "log LEVEL                                set the level of log messages"
-	case "help":
-		return "help [COMMAND]                           show help for a command"
-	}
-	return "quit                                     exit the shell"
+// verbUses has the usage lines of the commands of the shell.
+var verbUses = map[string]string{
+	"call":     "call TOOL [NAME=TEXT | NAME:=JSON]...    call a tool",
+	"read":     "read URI                                 read a resource",
+	"prompt":   "prompt NAME [NAME=TEXT]...               get a prompt",
+	"list":     "list [tools|resources|templates|prompts] list what the server offers",
+	"info":     "info                                     show the identity and capabilities",
+	"complete": "complete (prompt NAME | resource TEMPLATE) ARGUMENT VALUE",
+	"ping":     "ping [-c NUMBER]                         measure the response time",
+	"send":     "send METHOD [PARAMS]                     send a request or a notification",
+	"log":      "log LEVEL                                set the level of log messages",
+	"help":     "help [COMMAND]                           show help for a command",
+	"quit":     "quit                                     exit the shell",
+	"exit":     "quit                                     exit the shell",
 }
 
 // verbHelp returns the help of one command.
 func verbHelp(name string, v verb) string {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	v.register(fs)
-	text := verbUse(name) + "\n"
+	text := verbUses[name] + "\n"
 	if flags := fs.FlagUsagesWrapped(kit.HelpWidth); flags != "" {
 		text += "\n" + flags
 	}
@@ -530,7 +509,7 @@ func splitWord(s string) (word string, n int, err error) {
 		case fresh && (c == '{' || c == '['):
 			n := jsonLen(s[i:])
 			b.WriteString(s[i : i+n])
-			if i += n; i == len(s) && !jsonClosed(s[i-n:]) {
+			if i += n; i == len(s) && jsonwire.Valid([]byte(s[i-n:]), 0) != nil {
 				return b.String(), i, errOpenQuote
 			}
 		case fresh && c == '"' && i > 1 && s[i-2] == ':':
@@ -596,9 +575,6 @@ func jsonLen(s string) int {
 	}
 	return len(s)
 }
-
-// jsonClosed reports whether s is valid JSON.
-func jsonClosed(s string) bool { return jsonwire.Valid([]byte(s), 0) == nil }
 
 // levelNames returns the names of the log levels.
 func levelNames() []string {

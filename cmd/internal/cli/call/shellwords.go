@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -124,22 +125,16 @@ func (w *vocabulary) candidates(words []string) []string {
 }
 
 // arguments returns the possible arguments of the command words[0].
-func (w *vocabulary) arguments(words []string, at int) (list []string) {
+func (w *vocabulary) arguments(words []string, at int) []string {
 	switch words[0] {
 	case "call":
 		if at == 1 {
-			for name := range w.tools {
-				list = append(list, name)
-			}
-			return list
+			return slices.Collect(maps.Keys(w.tools))
 		}
 		return toolArguments(w.tools[words[1]], words[2:at], words[at])
 	case "prompt":
 		if at == 1 {
-			for name := range w.prompts {
-				list = append(list, name)
-			}
-			return list
+			return slices.Collect(maps.Keys(w.prompts))
 		}
 		return unused(w.prompts[words[1]], words[2:at])
 	case "read":
@@ -159,23 +154,21 @@ func (w *vocabulary) arguments(words []string, at int) (list []string) {
 	case "complete":
 		return w.completeArguments(words, at)
 	}
-	return list
+	return nil
 }
 
-func (w *vocabulary) completeArguments(words []string, at int) (list []string) {
+func (w *vocabulary) completeArguments(words []string, at int) []string {
 	switch {
 	case at == 1:
 		return []string{"prompt", "resource"}
 	case at == 2 && words[1] == "prompt":
-		for name := range w.prompts {
-			list = append(list, name)
-		}
+		return slices.Collect(maps.Keys(w.prompts))
 	case at == 2:
 		return w.templates
 	case at == 3 && words[1] == "prompt":
 		return w.prompts[words[2]]
 	}
-	return list
+	return nil
 }
 
 // toolArguments returns the arguments without a value yet, or the possible values of the argument

@@ -176,11 +176,7 @@ func (j *skillJSON) contents() string {
 func (v *skillsVerb) show(s *session, skill *skillJSON) error {
 	switch {
 	case v.json:
-		text, err := json.Marshal(skill)
-		if err != nil {
-			return err
-		}
-		return s.writeValue(text)
+		return s.writeObject(skill)
 	case !v.verify:
 		return s.write(fmt.Sprintf("%s — %s\n  %s (%s)\n", safe.Clip(skill.Name, 100), safe.Clip(skill.Description, 1000), safe.Clip(skill.URI, 300), skill.contents()))
 	case len(skill.Findings) == 0:

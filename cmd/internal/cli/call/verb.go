@@ -230,6 +230,15 @@ func (s *session) writeValue(text []byte) error {
 	return s.write(string(text) + "\n")
 }
 
+// writeObject writes v as a JSON value.
+func (s *session) writeObject(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.writeValue(text)
+}
+
 // writeText writes text of the server and ends it with a line break.
 func (s *session) writeText(text string) error {
 	if kit.WriterIsTerminal(s.e.Stdout) {
