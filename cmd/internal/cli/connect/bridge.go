@@ -497,26 +497,17 @@ func (f *bridgeFlags) serveHTTP(ctx context.Context, b *bridge.Bridge, sessionTi
 	return err
 }
 
-// router returns the HTTP handler of the bridge. It returns an error if the path of the endpoint is
-// invalid.
+// router returns the HTTP handler of the bridge.
 func (f *bridgeFlags) router(b *bridge.Bridge, h *streamable.Handler, guard *auth.Guard) (*endpoint.Router, error) {
 	handlers := map[string]http.Handler{"/metrics": h.Protect(b.Metrics())}
-	if f.http.sse {
-		old := b.Recorded(h.SSE("/messages"))
-		handlers["/sse"], handlers["/messages"] = old, old
-	}
 	// Health checks from other machines have no token.
 	if remote := guard != nil || f.allowRemote; remote {
 		handlers["/healthz"], handlers["/readyz"] = b.Healthz(), b.Readyz(false)
 	} else {
 		handlers["/healthz"], handlers["/readyz"] = h.Protect(b.Healthz()), h.Protect(b.Readyz(true))
 	}
-	if guard != nil {
-		for _, path := range guard.MetadataPaths() {
-			handlers[path] = guard.Metadata()
-		}
-	}
-	return endpoint.NewRouter(f.http.path, b.Recorded(h), handlers)
+	sse := func(messages string) http.Handler { return b.Recorded(h.SSE(messages)) }
+	return f.http.router(b.Recorded(h), sse, guard, handlers)
 }
 
 // serveSocket serves clients on a unix socket or a TCP port until ctx ends.

@@ -84,12 +84,7 @@ type mockFlags struct {
 }
 
 func (f *mockFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.http.addr, "http", "", "serve Streamable HTTP at `ADDRESS`, such as 127.0.0.1:8080, instead of standard input and output")
-	fs.StringVar(&f.http.path, "path", "/mcp", "`PATH` of the endpoint")
-	fs.Var(&f.http.hosts, "host", "host `NAME` that clients use in addition to localhost; may be repeated")
-	fs.Var(&f.http.origins, "origin", "`ORIGIN` of allowed web pages, such as https://app.example.com; may be repeated")
-	fs.BoolVar(&f.http.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
-	fs.BoolVar(&f.http.insecure, "insecure", false, "allow an address that other machines can reach, without authentication")
+	f.http.registerEndpoint(fs)
 	fs.Func("latency", "response time: keep (as recorded), fast (none), or a `TIME` such as 200ms (default fast)", f.setLatency)
 	f.side.RegisterOne(fs, capture.Upstream)
 	fs.Var(&f.faults, "fault", "inject this `FAULT`, see above; may be repeated")
@@ -273,33 +268,27 @@ func (f *mockFlags) serveHTTP(ctx context.Context, srv *mock.Server, between *br
 	defer stop()
 	defer context.AfterFunc(srv.Ended(), stop)()
 	opts := &streamable.Options{Hosts: f.http.hosts, Origins: f.http.origins, Logger: log}
-	var current, old http.Handler
-	var shutdown func(context.Context) error
+	var h interface {
+		http.Handler
+		SSE(messages string) http.Handler
+		Shutdown(ctx context.Context) error
+	}
 	if between != nil {
-		h, err := between.Handler(opts)
-		if err != nil {
-			return exit.Usagef("mock: --host or --origin: %w", err)
-		}
-		current, old, shutdown = h, h.SSE("/messages"), h.Shutdown
+		h, err = between.Handler(opts)
 	} else {
-		h, err := srv.Handler(opts)
-		if err != nil {
-			return exit.Usagef("mock: --host or --origin: %w", err)
-		}
-		current, old, shutdown = h, h.SSE("/messages"), h.Shutdown
+		h, err = srv.Handler(opts)
 	}
-	others := map[string]http.Handler{}
-	if f.http.sse {
-		others["/sse"], others["/messages"] = old, old
+	if err != nil {
+		return exit.Usagef("mock: --host or --origin: %w", err)
 	}
-	r, err := endpoint.NewRouter(f.http.path, current, others)
+	r, err := f.http.router(h, h.SSE, nil, map[string]http.Handler{})
 	if err != nil {
 		return exit.Usagef("mock: --path: %w", err)
 	}
 	err = httpserve.ListenAndServe(ctx, f.http.addr, r, &httpserve.Options{
 		AllowRemote: f.http.insecure,
 		OnListen:    func(a net.Addr) { log.Info("listening", "url", "http://"+a.String()+f.http.path) },
-		OnShutdown:  shutdown,
+		OnShutdown:  h.Shutdown,
 		Logger:      log,
 	})
 	if errors.Is(err, httpserve.ErrRemoteAddress) {

@@ -224,11 +224,18 @@ func (f *httpFlags) clientAddr() func(*http.Request) netip.Addr {
 	return streamable.ForwardedFor(f.proxies...)
 }
 
-func (f *httpFlags) register(fs *pflag.FlagSet) {
+// registerEndpoint adds the flags that serve and mock have in common.
+func (f *httpFlags) registerEndpoint(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "http", "", "serve Streamable HTTP at `ADDRESS`, such as 127.0.0.1:8080, instead of standard input and output")
 	fs.StringVar(&f.path, "path", "/mcp", "`PATH` of the endpoint")
 	fs.Var(&f.hosts, "host", "host `NAME` that clients use in addition to localhost; may be repeated")
 	fs.Var(&f.origins, "origin", "`ORIGIN` of allowed web pages, such as https://app.example.com; may be repeated")
+	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
+	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines can reach, without authentication")
+}
+
+func (f *httpFlags) register(fs *pflag.FlagSet) {
+	f.registerEndpoint(fs)
 	fs.StringVar(&f.tokenEnv, "token-env", "", "require the bearer token in the environment variable `NAME`")
 	fs.StringVar(&f.issuer, "issuer", "", "require a token of the authorization server at `URL`; needs --audience")
 	fs.StringVar(&f.audience, "audience", "", "public `URL` of this endpoint; tokens must be issued for it")
@@ -237,10 +244,8 @@ func (f *httpFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.certFile, "tls-cert", "", "serve TLS with the certificate in `FILE`, in PEM")
 	fs.StringVar(&f.keyFile, "tls-key", "", "`FILE` with the certificate's private key, in PEM")
 	fs.BoolVar(&f.h2c, "h2c", false, "also accept HTTP/2 without TLS, from proxies")
-	fs.BoolVar(&f.sse, "sse", false, "also serve the older HTTP+SSE transport, at /sse and /messages")
 	fs.BoolVar(&f.ndjson, "ndjson", false, "also accept bodies of type application/x-ndjson: lines of messages, with lines as the response")
 	fs.Var(&f.proxies, "behind", "`NETWORK` or address of a reverse proxy, whose X-Forwarded-For identifies clients; may be repeated")
-	fs.BoolVar(&f.insecure, "insecure", false, "allow an address that other machines can reach, without authentication")
 }
 
 // check returns an error if flags don't go together. set reports whether a flag was given.
@@ -310,6 +315,22 @@ func (f *httpFlags) publicHosts() []string {
 	return hosts
 }
 
+// router returns the HTTP handler of a command: h at the endpoint, what sse returns at the paths of
+// HTTP+SSE, if it is to be served, the metadata of the guard, which may be nil, and others by path.
+// It returns an error if the path of the endpoint is invalid.
+func (f *httpFlags) router(h http.Handler, sse func(messages string) http.Handler, guard *auth.Guard, others map[string]http.Handler) (*endpoint.Router, error) {
+	if f.sse {
+		old := sse("/messages")
+		others["/sse"], others["/messages"] = old, old
+	}
+	if guard != nil {
+		for _, path := range guard.MetadataPaths() {
+			others[path] = guard.Metadata()
+		}
+	}
+	return endpoint.NewRouter(f.path, h, others)
+}
+
 // serve serves srv over HTTP until ctx ends.
 func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, log *slog.Logger) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -324,17 +345,7 @@ func (f *httpFlags) serve(ctx context.Context, srv *server.Server, maxBody int, 
 	if err != nil {
 		return exit.Usagef("serve: --host or --origin: %w", err)
 	}
-	others := map[string]http.Handler{}
-	if f.sse {
-		old := h.SSE("/messages")
-		others["/sse"], others["/messages"] = old, old
-	}
-	if guard != nil {
-		for _, path := range guard.MetadataPaths() {
-			others[path] = guard.Metadata()
-		}
-	}
-	r, err := endpoint.NewRouter(f.path, h, others)
+	r, err := f.router(h, h.SSE, guard, map[string]http.Handler{})
 	if err != nil {
 		return exit.Usagef("serve: --path: %w", err)
 	}
