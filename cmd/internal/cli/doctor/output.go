@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	"mcpwire/internal/era"
@@ -44,20 +45,10 @@ func classifyOutput(line []byte) outputKind {
 	text := strings.TrimSpace(string(line))
 	lower := strings.ToLower(text)
 	has := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.Contains(lower, p) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(lower, p) })
 	}
 	begins := func(parts ...string) bool {
-		for _, p := range parts {
-			if strings.HasPrefix(lower, p) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(lower, p) })
 	}
 	switch {
 	case bytes.HasPrefix(line, []byte("\xef\xbb\xbf")):

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"mcpwire/capture"
@@ -176,18 +177,8 @@ func (l *doctorLine) detail(lines ...string) *doctorLine {
 
 // worse raises the exit status. Statuses that stop the examination take precedence over findings.
 func (r *doctorReport) worse(status int) {
-	rank := func(n int) int {
-		switch n {
-		case exit.Findings:
-			return 1
-		case exit.Unreachable:
-			return 2
-		case exit.Auth:
-			return 3
-		}
-		return 0
-	}
-	if rank(status) > rank(r.exit) {
+	ascending := []int{exit.OK, exit.Findings, exit.Unreachable, exit.Auth}
+	if slices.Index(ascending, status) > slices.Index(ascending, r.exit) {
 		r.exit = status
 	}
 }

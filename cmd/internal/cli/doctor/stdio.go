@@ -125,11 +125,7 @@ func (x *processExam) describe() {
 
 // handshake reports the outcome of one handshake.
 func (doc *doctor) handshake(s *doctorSection, o *probe.Observation) {
-	method := mcp.MethodInitialize
-	if o.Revision.Modern() {
-		method = mcp.MethodDiscover
-	}
-	head := fmt.Sprintf("%v  %s", o.Revision, method)
+	head := fmt.Sprintf("%v  %s", o.Revision, targets.HandshakeMethod(o.Revision))
 	took := kit.ShortTime(o.Took)
 	switch o.Outcome {
 	case probe.Negotiated:

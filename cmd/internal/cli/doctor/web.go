@@ -193,10 +193,7 @@ func isEventStream(h http.Header) bool { return wireclient.MediaType(h) == "text
 // webHandshake reports the outcome of one handshake. It returns whether the server speaks the
 // revision.
 func (doc *doctor) webHandshake(s *doctorSection, rev mcp.Revision, r *webReply) bool {
-	head := fmt.Sprintf("%v  POST initialize", rev)
-	if rev.Modern() {
-		head = fmt.Sprintf("%v  POST server/discover", rev)
-	}
+	head := fmt.Sprintf("%v  POST %s", rev, targets.HandshakeMethod(rev))
 	status := fmt.Sprintf("HTTP %d", r.status)
 	took := kit.ShortTime(r.took)
 	switch {

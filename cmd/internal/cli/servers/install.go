@@ -104,17 +104,22 @@ func installArguments(command string) cobra.PositionalArgs {
 	}
 }
 
-// remove removes the entry, if it runs this command.
-func (in *installation) remove(e *kit.Env, host string) error {
+// openUserFile opens the file where a host keeps the servers of the user.
+func openUserFile(host string) (d *hosts.Document, file string, err error) {
 	here, err := hosts.Current()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	file, err := hosts.UserFile(here, host)
-	if err != nil {
-		return err
+	if file, err = hosts.UserFile(here, host); err != nil {
+		return nil, "", err
 	}
-	d, err := hosts.OpenOrNew(here, file)
+	d, err = hosts.OpenOrNew(here, file)
+	return d, file, err
+}
+
+// remove removes the entry, if it runs this command.
+func (in *installation) remove(e *kit.Env, host string) error {
+	d, file, err := openUserFile(host)
 	if err != nil {
 		return err
 	}
@@ -157,6 +162,7 @@ func isMcpwire(command string) bool {
 	return strings.TrimSuffix(base, ".exe") == "mcpwire"
 }
 
+// run adds the entry to the file of a host.
 func (in *installation) run(e *kit.Env, host string) error {
 	if strings.Trim(in.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || in.name == "" {
 		return exit.Usagef("install: invalid value %q for flag --name: want letters, digits, - and _", in.name)
@@ -175,20 +181,7 @@ func (in *installation) run(e *kit.Env, host string) error {
 	if in.allowUnredacted {
 		command = append(command, "--allow-unredacted")
 	}
-	here, err := hosts.Current()
-	if err != nil {
-		return err
-	}
-	path, err := hosts.UserFile(here, host)
-	if err != nil {
-		return err
-	}
-	return in.add(e, here, host, path, command)
-}
-
-// add adds the entry to the file of a host.
-func (in *installation) add(e *kit.Env, here *hosts.Env, host, path string, command []string) error {
-	d, err := hosts.OpenOrNew(here, path)
+	d, file, err := openUserFile(host)
 	if err != nil {
 		return err
 	}
@@ -198,5 +191,5 @@ func (in *installation) add(e *kit.Env, here *hosts.Env, host, path string, comm
 	case err != nil:
 		return err
 	}
-	return in.save(e, d, fmt.Sprintf("added %s to %s", in.name, printable.Line(path)))
+	return in.save(e, d, fmt.Sprintf("added %s to %s", in.name, printable.Line(file)))
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,11 +75,7 @@ func exporters() map[string]func(io.Writer, export.Events, *export.Options) (exp
 }
 
 func formatNames() []string {
-	var names []string
-	for name := range exporters() {
-		names = append(names, name)
-	}
-	names = append(names, "html", "call")
+	names := append(slices.Collect(maps.Keys(exporters())), "html", "call")
 	slices.Sort(names)
 	return names
 }

@@ -36,6 +36,7 @@ import (
 	"mcpwire/cmd/internal/view/watch"
 	"mcpwire/cmd/internal/view/web"
 	"mcpwire/internal/net/httpserve"
+	"mcpwire/internal/proc/inuse"
 )
 
 type watchFlags struct {
@@ -481,17 +482,13 @@ func (a *webAccess) listen(ctx context.Context, address string) (net.Listener, e
 		return lc.Listen(ctx, "tcp", address)
 	}
 	l, err := lc.Listen(ctx, "tcp", address)
-	if t, ok := addrOf(l).(*net.TCPAddr); ok {
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := l.Addr().(*net.TCPAddr); ok {
 		a.Port = t.Port
 	}
-	return l, err
-}
-
-func addrOf(l net.Listener) net.Addr {
-	if l == nil {
-		return nil
-	}
-	return l.Addr()
+	return l, nil
 }
 
 // save writes the file.
@@ -503,21 +500,9 @@ func (a *webAccess) save() error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(a.path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(a.path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, webAccessName+"-") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), a.path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
+	_, err = inuse.Replace(a.path, append(text, '\n'))
 	return err
 }
