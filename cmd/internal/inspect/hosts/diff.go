@@ -49,12 +49,11 @@ func shownText(data []byte, root *node, mask func([]string) []string, harmless f
 	var out []byte
 	for line := range bytes.Lines(applied(data, r.replacements)) {
 		line, end := bytes.CutSuffix(line, []byte("\n"))
-		for i, part := range strings.Split(strings.TrimSuffix(string(line), "\r"), "\t") {
-			if i > 0 {
-				out = append(out, '\t')
-			}
-			out = append(out, printable.Line(part)...)
+		parts := strings.Split(strings.TrimSuffix(string(line), "\r"), "\t")
+		for i, part := range parts {
+			parts[i] = printable.Line(part)
 		}
+		out = append(out, strings.Join(parts, "\t")...)
 		if end {
 			out = append(out, '\n')
 		}

@@ -557,7 +557,7 @@ func (d *Document) Save() (bool, error) {
 	if err := d.records.store(d.nextRecord(backup, out)); err != nil {
 		return false, fmt.Errorf("write a record: %w", err)
 	}
-	err = replaceFile(d.real, out, d.info.Mode().Perm(), func() error { return d.unchanged() })
+	err = replaceFile(d.real, out, d.info.Mode().Perm(), d.unchanged)
 	if err != nil {
 		if restore := d.records.store(d.record); restore != nil {
 			err = errors.Join(err, restore)
@@ -647,12 +647,9 @@ func replaceFile(path string, data []byte, mode os.FileMode, check func() error)
 	if err != nil {
 		return err
 	}
-	open := true
 	defer func() {
-		if open {
-			err = errors.Join(err, f.Close())
-		}
 		if err != nil {
+			f.Close() // it may be closed already
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
@@ -673,7 +670,6 @@ func replaceFile(path string, data []byte, mode os.FileMode, check func() error)
 			return err
 		}
 	}
-	open = false
 	if err := f.Close(); err != nil {
 		return err
 	}
@@ -828,7 +824,7 @@ func (rs *records) backup(real string, data []byte, spare string) (string, error
 }
 
 func (rs *records) backups(dir string) []string {
-	// A folder that cannot be read counts as empty.
+	// The list is sorted. A folder that cannot be read counts as empty.
 	list, _ := os.ReadDir(dir)
 	var names []string
 	for _, e := range list {
@@ -836,7 +832,6 @@ func (rs *records) backups(dir string) []string {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 

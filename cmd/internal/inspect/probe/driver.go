@@ -416,14 +416,11 @@ func (d *driver) expectError(taken string, a *reply, about string, codes ...json
 }
 
 func codesText(codes []jsonrpc.Code) string {
-	text := ""
-	for i, c := range codes {
-		if i > 0 {
-			text += " or "
-		}
-		text += strconv.Itoa(int(c))
+	var list []string
+	for _, c := range codes {
+		list = append(list, strconv.Itoa(int(c)))
 	}
-	return text
+	return strings.Join(list, " or ")
 }
 
 // connectionEnded reports whether the connection ended or timed out, and reports a finding about
@@ -460,9 +457,12 @@ const (
 // the same bytes.
 type object = map[string]any
 
-// encode returns v as JSON text. It panics if v cannot be encoded.
-func encode(v any) []byte {
-	text, err := json.Marshal(v)
+// encode returns params as JSON text, or nil if there are none. It panics if they cannot be encoded.
+func encode(params object) []byte {
+	if params == nil {
+		return nil
+	}
+	text, err := json.Marshal(params)
 	if err != nil {
 		panic("probe: " + err.Error())
 	}
@@ -471,19 +471,11 @@ func encode(v any) []byte {
 
 // request returns a request. id is JSON text.
 func request(id, method string, params object) []byte {
-	var text []byte
-	if params != nil {
-		text = encode(params)
-	}
-	return jsonrpc.AppendRequest(nil, jsonrpc.ID(id), method, text)
+	return jsonrpc.AppendRequest(nil, jsonrpc.ID(id), method, encode(params))
 }
 
 func notification(method string, params object) []byte {
-	var text []byte
-	if params != nil {
-		text = encode(params)
-	}
-	return jsonrpc.AppendNotification(nil, method, text)
+	return jsonrpc.AppendNotification(nil, method, encode(params))
 }
 
 func (r *run) implementation() object {

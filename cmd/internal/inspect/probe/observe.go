@@ -69,12 +69,7 @@ type Observation struct {
 }
 
 // Stderr returns the beginning and the end of the standard error output so far.
-func (o *Observation) Stderr() string {
-	if o.stderr == nil {
-		return ""
-	}
-	return o.stderr.text()
-}
+func (o *Observation) Stderr() string { return o.stderr.text() }
 
 // maxStray limits Observation.Stray.
 const maxStray = 20

@@ -34,6 +34,7 @@ var rules = sync.OnceValue(func() []check.Rule {
 func readRules(text string) (all []check.Rule, err error) {
 	var r check.Rule
 	var example *check.Example
+	texts := map[string]*string{"title": &r.Title, "why": &r.Why, "fix": &r.Fix, "url": &r.URL}
 	// The last line ends the rule before it.
 	for i, line := range append(strings.Split(text, "\n"), "rule: ") {
 		if part, ok := strings.CutPrefix(line, "\t"); ok && example != nil {
@@ -53,14 +54,8 @@ func readRules(text string) (all []check.Rule, err error) {
 			ok = r.Severity.UnmarshalText([]byte(value)) == nil
 		case "revisions":
 			r.Revisions, ok = parseRevisions(value)
-		case "title":
-			r.Title = value
-		case "why":
-			r.Why = value
-		case "fix":
-			r.Fix = value
-		case "url":
-			r.URL = value
+		case "title", "why", "fix", "url":
+			*texts[key] = value
 		case "good", "bad":
 			if example = &r.Good; key == "bad" {
 				example = &r.Bad

@@ -133,12 +133,7 @@ type Failure struct {
 }
 
 // Stderr returns the beginning and the end of the standard error of the process.
-func (f *Failure) Stderr() string {
-	if f.stderr == nil {
-		return ""
-	}
-	return f.stderr.text()
-}
+func (f *Failure) Stderr() string { return f.stderr.text() }
 
 // hopeless reports whether the server has ended at a request that hosts send: all other steps would
 // only start it again.

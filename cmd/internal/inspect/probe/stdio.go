@@ -154,33 +154,25 @@ func (sc *stdioConn) write(ctx context.Context, a *reply, q *outgoing, written c
 // alive implements conn.
 func (sc *stdioConn) alive() bool { return !sc.ended && !sc.inputClosed }
 
-// closeInputAndWait closes the server's input. It reports whether the process ends within wait, and
-// how long that took.
-func (sc *stdioConn) closeInputAndWait(wait time.Duration) (time.Duration, bool) {
-	start := time.Now()
-	sc.closeInput()
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	return sc.waitExit(start, timer.C)
-}
-
 func (sc *stdioConn) closeInput() {
 	sc.inputClosed = true
 	// The reader notices a server that has already ended.
 	sc.endEvent, _ = sc.CloseWrite()
 }
 
-// waitExit waits for the end of the process and discards its output.
-func (sc *stdioConn) waitExit(start time.Time, late <-chan time.Time) (time.Duration, bool) {
+// waitExit waits for the end of the process, up to maxExitTime, and discards its output. It reports
+// whether the process ended.
+func (sc *stdioConn) waitExit() bool {
+	late := time.After(maxExitTime)
 	for {
 		select {
 		case <-sc.Child().Done():
-			return time.Since(start), true
+			return true
 		case f := <-sc.Frames():
 			sc.observeFrame(&f)
 			sc.ended = sc.ended || f.Err != nil
 		case <-late:
-			return time.Since(start), false
+			return false
 		}
 	}
 }
@@ -223,8 +215,11 @@ func (k *stderrKeeper) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// text returns the beginning and the end of the output.
+// text returns the beginning and the end of the output. A nil one has none.
 func (k *stderrKeeper) text() string {
+	if k == nil {
+		return ""
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.cut {

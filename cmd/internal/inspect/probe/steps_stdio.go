@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -103,13 +102,15 @@ func lineEnds(ctx context.Context, d *driver) {
 const maxExitTime = 2 * time.Second
 
 func endOfInput(_ context.Context, d *driver) {
-	if took, ok := d.stdio.closeInputAndWait(maxExitTime); !ok {
-		d.endFinding("eof", fmt.Sprintf("it is still running %v after the end of its input", took.Round(time.Millisecond)))
-	}
+	d.stdio.closeInput()
+	d.awaitExit("eof", "the end of its input")
 }
 
-func (d *driver) endFinding(rule, text string) {
-	d.report(rule, &reply{event: d.stdio.endEvent}, "%s", text)
+// awaitExit waits for the end of the process, and reports a finding if it does not come.
+func (d *driver) awaitExit(rule, cause string) {
+	if !d.stdio.waitExit() {
+		d.report(rule, &reply{event: d.stdio.endEvent}, "it is still running %v after %s", maxExitTime, cause)
+	}
 }
 
 // closeInputEarly sends a request and closes the input at once.
@@ -143,16 +144,11 @@ func terminate(_ context.Context, d *driver) {
 		return
 	default:
 	}
-	start := time.Now()
 	if p.Signal(syscall.SIGTERM) != nil { // Windows does not have it
 		return
 	}
-	late := time.NewTimer(maxExitTime)
-	defer late.Stop()
 	d.stdio.waived = true
 	d.stdio.endEvent = d.r.recorder.record(&capture.Event{Kind: capture.KindNote, Session: d.stdio.session, Data: []byte("the probe sent SIGTERM")})
-	if took, ok := d.stdio.waitExit(start, late.C); !ok {
-		d.endFinding("sigterm", fmt.Sprintf("it is still running %v after SIGTERM", took.Round(time.Millisecond)))
-	}
+	d.awaitExit("sigterm", "SIGTERM")
 	d.stdio.inputClosed = true
 }
