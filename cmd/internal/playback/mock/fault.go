@@ -240,17 +240,11 @@ func (f *Fault) setError(value string) error {
 
 // unknownTerm returns the first term of a filter that needs the response to a request, or "".
 func unknownTerm(text string) string {
-	unquoted := text
-	for {
-		i := strings.IndexByte(unquoted, '"')
-		if i < 0 {
-			break
+	unquoted := ""
+	for i, part := range strings.Split(text, `"`) {
+		if i%2 == 0 {
+			unquoted += part
 		}
-		j := strings.IndexByte(unquoted[i+1:], '"')
-		if j < 0 {
-			break
-		}
-		unquoted = unquoted[:i] + unquoted[i+j+2:]
 	}
 	for _, word := range strings.FieldsFunc(unquoted, func(r rune) bool { return strings.ContainsRune(" \t()|", r) }) {
 		word = strings.TrimLeft(word, "-!")

@@ -103,16 +103,14 @@ func (l pendingCalls) find(m *jsonrpc.Message, exchange uint64) *liveCall {
 	key := m.ID.Key()
 	var matching, others []*liveCall
 	for _, c := range l {
-		if exchange > 0 && c.notifications.exchange == exchange {
-			matching = append(matching, c)
-		}
-		if c.id.Key() == key {
-			others = append(others, c)
-		}
-	}
-	for _, c := range matching {
-		if c.id.Key() == key {
+		inExchange, hasID := exchange > 0 && c.notifications.exchange == exchange, c.id.Key() == key
+		switch {
+		case inExchange && hasID:
 			return c
+		case inExchange:
+			matching = append(matching, c)
+		case hasID:
+			others = append(others, c)
 		}
 	}
 	if len(matching) == 1 && m.Kind == jsonrpc.KindError && (len(m.ID) == 0 || m.ID.IsNull()) {
