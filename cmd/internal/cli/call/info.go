@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -133,24 +134,22 @@ func capabilitiesText(c mcp.ServerCapabilities) string {
 		return "none"
 	}
 	var list []string
-	for name, value := range all {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		text := safe.Line(name)
 		var inner map[string]json.RawMessage
-		if json.Unmarshal(value, &inner) == nil {
+		if json.Unmarshal(all[name], &inner) == nil {
 			var set []string
-			for member, on := range inner {
-				if string(on) != "false" {
+			for _, member := range slices.Sorted(maps.Keys(inner)) {
+				if string(inner[member]) != "false" {
 					set = append(set, safe.Line(member))
 				}
 			}
-			slices.Sort(set)
 			if set != nil {
 				text += " (" + strings.Join(set, ", ") + ")"
 			}
 		}
 		list = append(list, text)
 	}
-	slices.Sort(list)
 	return clip.Characters(strings.Join(list, ", "), 2000)
 }
 

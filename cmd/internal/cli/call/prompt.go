@@ -2,8 +2,8 @@ package call
 
 import (
 	"context"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -118,14 +118,9 @@ func (v *promptVerb) warnArguments(p mcp.Prompt, s *session) {
 			s.notes.Warnf("the prompt requires the argument %s", safe.Line(a.Name))
 		}
 	}
-	var unknown []string
-	for name := range v.args {
+	for _, name := range slices.Sorted(maps.Keys(v.args)) {
 		if !slices.Contains(names, name) {
-			unknown = append(unknown, name)
+			s.notes.Warnf("the prompt has no argument %s%s", safe.Line(name), kit.DidYouMean(name, names))
 		}
-	}
-	slices.SortFunc(unknown, strings.Compare)
-	for _, name := range unknown {
-		s.notes.Warnf("the prompt has no argument %s%s", safe.Line(name), kit.DidYouMean(name, names))
 	}
 }

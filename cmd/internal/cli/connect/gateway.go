@@ -74,8 +74,9 @@ func NewGatewayCommand(e *kit.Env) *cobra.Command {
 		Example:     gatewayExample,
 		Annotations: map[string]string{kit.OwnSignals: "true"},
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && !exists(args[0]) {
-				if hint := kit.DidYouMean(args[0], []string{"check", "import", "logins", "pins", "schema"}); hint != "" {
+			if len(args) > 0 {
+				_, err := os.Stat(args[0])
+				if hint := kit.DidYouMean(args[0], []string{"check", "import", "logins", "pins", "schema"}); err != nil && hint != "" {
 					return exit.Usagef("gateway: no file or command %q%s", args[0], hint)
 				}
 			}
@@ -103,12 +104,6 @@ func NewGatewayCommand(e *kit.Env) *cobra.Command {
 	_ = c.RegisterFlagCompletionFunc("redact", cobra.FixedCompletions([]string{"default", "off"}, cobra.ShellCompDirectiveNoFileComp))
 	c.AddCommand(newGatewayCheckCommand(e), newGatewayImportCommand(e), newGatewayLoginsCommand(e), newGatewayPinsCommand(e), newGatewaySchemaCommand(e))
 	return c
-}
-
-// exists reports whether a path exists.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // check returns an error for invalid flags and combinations. set reports whether a flag was given.
