@@ -114,7 +114,7 @@ func (im *hostImport) add(s hosts.Server) error {
 	if err != nil {
 		return err
 	}
-	u := &gatewayconfig.Upstream{Disabled: s.Disabled, Timeouts: gatewayconfig.Timeouts{Call: gatewayconfig.Duration(s.Timeout)}}
+	u := &gatewayconfig.Upstream{Disabled: s.Disabled, Timeouts: gatewayconfig.Timeouts{Call: gatewayconfig.Duration(time.Duration(s.TimeoutMS) * time.Millisecond)}}
 	comments := map[string]string{}
 	switch {
 	case s.IsRemote():

@@ -175,44 +175,18 @@ func Tilde(here *hosts.Env, path string) string {
 	return path
 }
 
-// A serverJSON is a server in the output of servers --json.
-type serverJSON struct {
-	Host      string            `json:"host"`
-	Scope     string            `json:"scope"`
-	Name      string            `json:"name"`
-	File      string            `json:"file"`
-	Pointer   string            `json:"pointer"`
-	Project   string            `json:"project,omitempty"`
-	Transport string            `json:"transport,omitempty"`
-	Command   string            `json:"command,omitempty"`
-	Args      []string          `json:"args,omitempty"`
-	Env       map[string]string `json:"env,omitempty"`
-	EnvFile   string            `json:"envFile,omitempty"`
-	Cwd       string            `json:"cwd,omitempty"`
-	URL       string            `json:"url,omitempty"`
-	Headers   map[string]string `json:"headers,omitempty"`
-	TimeoutMS int64             `json:"timeoutMs,omitempty"`
-	Disabled  bool              `json:"disabled"`
-	Wrapped   bool              `json:"wrapped"`
-	Wrapper   string            `json:"wrapper,omitempty"`
-}
-
 func printServersJSON(w io.Writer, files []hosts.File, problems []fileProblem) error {
 	out := struct {
-		Servers  []serverJSON  `json:"servers"`
-		Problems []fileProblem `json:"problems"`
-	}{Servers: []serverJSON{}, Problems: problems}
+		Servers  []hosts.Server `json:"servers"`
+		Problems []fileProblem  `json:"problems"`
+	}{Servers: []hosts.Server{}, Problems: problems}
 	for _, f := range files {
 		for _, s := range f.Servers {
 			s = s.Redacted()
-			j := serverJSON{Host: s.Host, Scope: string(s.Scope), Name: s.Name, File: s.File, Pointer: s.Pointer, Project: s.Project,
-				Transport: string(s.Transport), Env: s.Env, EnvFile: s.EnvFile, Cwd: s.Cwd, URL: targets.MaskText(s.URL), Headers: s.Headers,
-				TimeoutMS: s.Timeout.Milliseconds(), Disabled: s.Disabled, Wrapped: s.Wrapped, Wrapper: s.Wrapper}
-			if s.Command != "" {
-				parts := targets.MaskCommand(append([]string{s.Command}, s.Args...))
-				j.Command, j.Args = parts[0], parts[1:]
-			}
-			out.Servers = append(out.Servers, j)
+			s.URL = targets.MaskText(s.URL)
+			parts := targets.MaskCommand(append([]string{s.Command}, s.Args...))
+			s.Command, s.Args = parts[0], parts[1:]
+			out.Servers = append(out.Servers, s)
 		}
 	}
 	var b bytes.Buffer

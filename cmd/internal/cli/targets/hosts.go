@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +57,7 @@ func Named(cmd *cobra.Command, e *kit.Env, name string) (Spec, error) {
 
 // OfHost returns the target for a server that a host has configured.
 func OfHost(s hosts.Server) (Spec, error) {
-	t := Spec{Name: safe.Line(s.Name), timeout: s.Timeout}
+	t := Spec{Name: safe.Line(s.Name), timeout: time.Duration(s.TimeoutMS) * time.Millisecond}
 	if s.IsRemote() {
 		remote, err := OfURL(s.URL)
 		if err != nil {

@@ -136,12 +136,12 @@ func golden(t *testing.T, goos, root string, list []hosts.File) {
 				t.Fatal(err)
 			}
 			for k, v := range m {
-				if v == nil || v == "" || v == false || v == 0.0 || k == "Host" {
+				if v == nil || v == "" || v == false || v == 0.0 || k == "host" {
 					delete(m, k)
 				}
 			}
-			if dir, ok := m["Project"].(string); ok {
-				m["Project"] = filepath.ToSlash(dir)
+			if dir, ok := m["project"].(string); ok {
+				m["project"] = filepath.ToSlash(dir)
 			}
 			var line bytes.Buffer
 			if err := json.NewEncoder(&line).Encode(m); err != nil {
@@ -301,7 +301,7 @@ func TestFindEntries(t *testing.T) {
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
-	if s := list[0].Servers[0]; s.Env["N"] != "1" || s.Env["B"] != "true" || s.Args[1] != "1" || s.Timeout.Milliseconds() != 1500 {
+	if s := list[0].Servers[0]; s.Env["N"] != "1" || s.Env["B"] != "true" || s.Args[1] != "1" || s.TimeoutMS != 1500 {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"mcpwire/internal/json/jsonpointer"
 	"mcpwire/internal/text/clip"
@@ -40,36 +39,38 @@ const (
 )
 
 // A Server is a server that a host is configured with. Its maps and slices belong to the caller.
+// Only what [Server.Redacted] returns is for output.
 type Server struct {
-	Name string
 	// Host is "" for a file of an unknown host.
-	Host  string
-	Scope Scope
+	Host  string `json:"host"`
+	Scope Scope  `json:"scope"`
+	Name  string `json:"name"`
 	// File is the path of the file. Pointer is the JSON pointer
 	// (https://www.rfc-editor.org/rfc/rfc6901) to the entry, also for TOML.
-	File, Pointer string
+	File    string `json:"file"`
+	Pointer string `json:"pointer"`
 	// Project is the folder of the project for [ScopeProject] and [ScopeLocal].
-	Project string
+	Project string `json:"project,omitempty"`
 
-	Transport Transport
+	Transport Transport `json:"transport,omitempty"`
 	// Command and Args run the server, without the tap if Wrapped.
-	Command string
-	Args    []string
+	Command string   `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty"`
 	// Env holds variables that are added to those of the host. EnvFile names a file with more.
-	Env     map[string]string
-	EnvFile string
-	Cwd     string
+	Env     map[string]string `json:"env,omitempty"`
+	EnvFile string            `json:"envFile,omitempty"`
+	Cwd     string            `json:"cwd,omitempty"`
 	// URL is the URL of the server, without the tap if Wrapped and the original URL is recorded.
-	URL     string
-	Headers map[string]string
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// TimeoutMS is the host's limit for a response, in milliseconds. Zero means unspecified.
+	TimeoutMS int64 `json:"timeoutMs,omitempty"`
 	// Disabled reports that the host does not start the server.
-	Disabled bool
-	// Timeout is the host's limit for a response. Zero means unspecified.
-	Timeout time.Duration
+	Disabled bool `json:"disabled"`
 	// Wrapped reports that the entry goes through a tap. Wrapper is the program of that tap, or ""
 	// if the tap listens on an address.
-	Wrapped bool
-	Wrapper string
+	Wrapped bool   `json:"wrapped"`
+	Wrapper string `json:"wrapper,omitempty"`
 
 	// noVariables reports that the host expands no references. The headers in fromEnv contain
 	// references that this package added, for members that name variables.
@@ -294,7 +295,7 @@ func (r *reader) server(e entry) (Server, *ParseError) {
 	if m := e.node.get("enabled"); m != nil {
 		s.Disabled = m.value.text == "false"
 	}
-	s.Timeout = r.timeout(e.node)
+	s.TimeoutMS = r.timeout(e.node)
 	// Zed's extensions supply the command.
 	if s.Transport == "" && r.err == nil && r.host != "zed" {
 		r.fail(e.node, "server %s has neither a command nor a URL", quoteName(e.name))
@@ -394,12 +395,12 @@ func (r *reader) transport(n *node, s *Server) Transport {
 	return TransportHTTP
 }
 
-// timeout reads the host's limit for a response: Codex uses seconds, others milliseconds.
-func (r *reader) timeout(n *node) time.Duration {
+// timeout reads the host's limit for a response, in milliseconds. Codex has it in seconds.
+func (r *reader) timeout(n *node) int64 {
 	for _, u := range []struct {
 		name string
-		unit time.Duration
-	}{{"timeout", time.Millisecond}, {"tool_timeout_sec", time.Second}, {"toolTimeoutMs", time.Millisecond}, {"requestTimeoutMs", time.Millisecond}} {
+		unit float64
+	}{{"timeout", 1}, {"tool_timeout_sec", 1000}, {"toolTimeoutMs", 1}, {"requestTimeoutMs", 1}} {
 		m := n.get(u.name)
 		if m == nil || m.value.kind != kindNumber {
 			continue
@@ -407,10 +408,10 @@ func (r *reader) timeout(n *node) time.Duration {
 		x, err := strconv.ParseFloat(strings.ReplaceAll(m.value.text, "_", ""), 64)
 		unit := u.unit
 		if u.name == "timeout" && (!r.mixed || r.host == "goose") && slices.Contains([]string{"cline", "roo", "kilo", "goose"}, r.host) {
-			unit = time.Second
+			unit = 1000
 		}
 		if err == nil && x > 0 && x < 1e9 {
-			return time.Duration(x * float64(unit))
+			return int64(x * unit)
 		}
 	}
 	return 0
