@@ -15,8 +15,8 @@ import (
 	"mcpwire/cmd/internal/cli/targets"
 	"mcpwire/cmd/internal/exit"
 	"mcpwire/cmd/internal/text/safe"
+	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -164,13 +164,9 @@ func envelopes(message []byte) []envelope {
 	if jsonwire.Valid(message, 0) != nil {
 		return []envelope{{}}
 	}
-	if message[0] != '[' {
-		return []envelope{newEnvelope(message)}
-	}
 	var list []envelope
-	elements := jsonwire.ArrayElements(message)
-	for elements.Next() && len(list) < rpcbatch.Max {
-		list = append(list, newEnvelope(elements.Value()))
+	for _, one := range wireclient.Split(message) {
+		list = append(list, newEnvelope(one))
 	}
 	return list
 }

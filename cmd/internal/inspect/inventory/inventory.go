@@ -9,8 +9,8 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace"
+	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/json/jsonwire"
-	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -112,15 +112,11 @@ func FromCapture(source string, events iter.Seq2[*capture.Event, error]) (*Inven
 
 // messageAt returns the message at an index of an event, which may be a batch.
 func messageAt(data []byte, index int) (m jsonrpc.Message, ok bool) {
-	data = bytes.TrimSpace(data)
-	if len(data) > 0 && data[0] == '[' {
-		list, err := rpcbatch.Parse(data, 0)
-		if err != nil || index >= len(list) {
-			return m, false
-		}
-		return list[index].Message, true
+	list := wireclient.Messages(data)
+	if index >= len(list) {
+		return m, false
 	}
-	return m, jsonrpc.Parse(data, &m, 0) == nil
+	return list[index], true
 }
 
 // Add adds a response, a result or an error as JSON text. It keeps only copies.

@@ -13,6 +13,7 @@ import (
 
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/messages"
+	"mcpwire/cmd/internal/trace/wireclient"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonedit"
 	"mcpwire/internal/json/jsonwire"
@@ -365,14 +366,11 @@ func (rd *reader) message(e *capture.Event) {
 	if e.Dir == capture.ToClient {
 		rd.rec.Notes.Redacted += len(e.Redacted) + e.RedactedMore
 	}
-	texts := [][]byte{e.Data}
 	f := rd.messages.Add(e)
-	if f.Batch && f.Err == nil {
-		texts = texts[:0]
-		for a := jsonwire.ArrayElements(e.Data); a.Next(); {
-			texts = append(texts, a.Value())
-		}
+	if len(f.Messages) == 0 {
+		return
 	}
+	texts := wireclient.Split(e.Data)
 	for i := range f.Messages {
 		m := &f.Messages[i]
 		in := &incoming{reader: rd, session: l, event: e, batch: f.Batch, m: m, text: texts[m.Index]}

@@ -269,24 +269,21 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	return h.handler.Shutdown(ctx)
 }
 
-// An httpHandler implements [relay.Handler] for the server.
-type httpHandler struct{ s *Server }
+// An httpHandler implements [relay.Handler] for the server, with its Serve method.
+type httpHandler struct{ *Server }
 
 // Revisions implements relay.Handler.
-func (h httpHandler) Revisions() []mcp.Revision { return h.s.recording.Revisions() }
+func (h httpHandler) Revisions() []mcp.Revision { return h.recording.Revisions() }
 
 // Stateless implements relay.Handler.
 func (h httpHandler) Stateless() relay.Peer {
-	if len(h.s.recording.modern) == 0 {
+	if len(h.recording.modern) == 0 {
 		return nil
 	}
-	return h.s.newConn(nil, false)
+	return h.newConn(nil, false)
 }
 
 // Session implements relay.Handler.
 func (h httpHandler) Session(_ context.Context, out rpc.Sender) relay.Peer {
-	return h.s.newConn(out, false)
+	return h.newConn(out, false)
 }
-
-// Serve implements relay.Handler.
-func (h httpHandler) Serve(ctx context.Context, f jsonrpc.Framer) error { return h.s.Serve(ctx, f) }

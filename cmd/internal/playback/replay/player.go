@@ -398,7 +398,7 @@ func (p *player) handleArrival(ctx context.Context, x arrival) error {
 	if x.Ended {
 		return p.handleEnd(x)
 	}
-	for _, raw := range splitBatch(x.Data) {
+	for _, raw := range wireclient.Split(x.Data) {
 		el := element{raw: raw}
 		if jsonrpc.Parse(raw, &el.m, 0) != nil {
 			p.results.summary.Stray++

@@ -355,7 +355,7 @@ func (b *builder) addClientFrame(e *capture.Event, in *traffic.Frame, x *httpExc
 		b.rec.frames = append(b.rec.frames, f)
 		return
 	}
-	raws := splitBatch(data)
+	raws := wireclient.Split(data)
 	for i := range in.Messages {
 		p := &in.Messages[i]
 		el := newElement(raws[p.Index], e, in.Batch, p)
@@ -380,20 +380,6 @@ func (b *builder) addClientFrame(e *capture.Event, in *traffic.Frame, x *httpExc
 	if len(f.elements) > 0 {
 		b.rec.frames = append(b.rec.frames, f)
 	}
-}
-
-// splitBatch returns the messages of a frame.
-func splitBatch(data []byte) [][]byte {
-	data = bytes.TrimSpace(data)
-	if !rpcbatch.Is(data) {
-		return [][]byte{data}
-	}
-	var list [][]byte
-	elements := jsonwire.ArrayElements(data)
-	for elements.Next() && len(list) < rpcbatch.Max {
-		list = append(list, elements.Value())
-	}
-	return list
 }
 
 // newElement returns the element of a message. raw is a copy of its text, which the element keeps.
@@ -446,7 +432,7 @@ func (b *builder) addServerFrame(e *capture.Event, in *traffic.Frame) {
 	if len(in.Messages) == 0 {
 		return
 	}
-	raws := splitBatch(bytes.Clone(e.Data))
+	raws := wireclient.Split(bytes.Clone(e.Data))
 	for i := range in.Messages {
 		p := &in.Messages[i]
 		switch el := newElement(raws[p.Index], e, in.Batch, p); p.Kind {

@@ -1,9 +1,11 @@
 package wireclient
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
 
+	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/rpc/rpcbatch"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
@@ -59,6 +61,19 @@ func Messages(frame []byte) []jsonrpc.Message {
 		return nil
 	}
 	return []jsonrpc.Message{m}
+}
+
+// Split returns the texts of the messages of a frame or batch, which must be valid JSON. They alias
+// the frame.
+func Split(frame []byte) (list [][]byte) {
+	frame = bytes.TrimSpace(frame)
+	if !rpcbatch.Is(frame) {
+		return [][]byte{frame}
+	}
+	for elements := jsonwire.ArrayElements(frame); elements.Next() && len(list) < rpcbatch.Max; {
+		list = append(list, elements.Value())
+	}
+	return list
 }
 
 // IsAnswer reports whether a message is a result or an error.
