@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -218,15 +219,12 @@ func (d *Document) WrapURL(pointer, listen string) error {
 	if err != nil {
 		return fmt.Errorf("the address to listen on: %w", err)
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
 	u, err := url.Parse(s.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return errors.New("the entry's URL cannot be tapped")
 	}
 	_, rest := splitURL(s.URL)
-	text := d.quote("http://" + net.JoinHostPort(host, port) + rest)
+	text := d.quote("http://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port) + rest)
 	kept := undoEntry{Pointer: pointer, URL: s.URL, Before: string(d.data[m.value.start:m.value.end]), After: text}
 	d.splice(m.value.start, m.value.end, text)
 	d.edits = append(d.edits, edit{pointer: pointer, wrap: true, undo: kept, before: s, remote: true})

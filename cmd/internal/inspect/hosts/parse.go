@@ -180,8 +180,7 @@ func errorAt(data []byte, offset int, problem string) *ParseError {
 }
 
 func withPath(err error, path string) error {
-	var p *ParseError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*ParseError](err); ok {
 		p.Path = path
 	}
 	return err

@@ -457,7 +457,8 @@ const (
 // the same bytes.
 type object = map[string]any
 
-// encode returns params as JSON text, or nil if there are none. It panics if they cannot be encoded.
+// encode returns params as JSON text, or nil if there are none. It panics if they cannot be
+// encoded.
 func encode(params object) []byte {
 	if params == nil {
 		return nil
