@@ -2,7 +2,6 @@
 package check
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -285,11 +284,7 @@ func (r *checkRun) event(k *check.Checker, name string, e *capture.Event) {
 	if e.Kind != capture.KindHead && e.Kind != capture.KindTail && e.Kind != capture.KindGap {
 		r.report.Events++
 	}
-	var head *capture.Head
-	if e.Kind == capture.KindHead {
-		head = e.Head
-	}
-	r.add(name, k.Add(head, e))
+	r.add(name, k.Add(e.Head, e)) // only the first event has one
 }
 
 func (r *checkRun) add(name string, findings []check.Finding) {
@@ -300,11 +295,7 @@ func (r *checkRun) add(name string, findings []check.Finding) {
 
 // finish prints the report, writes the others, and returns the exit status as an error.
 func (f *checkFlags) finish(e *kit.Env, run *checkRun) error {
-	w := bufio.NewWriter(e.Stdout)
-	if err := f.write(w, e, &run.report); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
+	if err := f.write(e, &run.report); err != nil {
 		return err
 	}
 	for _, r := range f.reports {
@@ -326,13 +317,13 @@ func (f *checkFlags) finish(e *kit.Env, run *checkRun) error {
 }
 
 // write writes the report in the format of --format, and text for people as the flags say.
-func (f *checkFlags) write(w io.Writer, e *kit.Env, r *report.Report) error {
+func (f *checkFlags) write(e *kit.Env, r *report.Report) error {
 	opts := checkColors(e)
 	opts.Width = kit.TerminalWidth(e.Stdout)
 	if !f.server.target.Verbose && f.only == nil && f.failOn != check.Info.String() {
 		opts.Least, opts.More = check.Warning, "--verbose shows the infos"
 	}
-	return writeReport(w, f.format, r, opts)
+	return writeReport(e.Stdout, f.format, r, opts)
 }
 
 // writeReport writes a report in a format. opts is for text.

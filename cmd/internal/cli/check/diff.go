@@ -230,9 +230,7 @@ func (f *diffFlags) live(ctx context.Context, e *kit.Env, t targets.Spec) (*inve
 			}
 			var params []byte
 			if cursor != nil {
-				params, _ = json.Marshal(struct {
-					Cursor string `json:"cursor"`
-				}{*cursor})
+				params, _ = json.Marshal(map[string]string{"cursor": *cursor})
 			}
 			result, took := d.Trace.Result(method)
 			v.Add(method, params, result, nil, took)

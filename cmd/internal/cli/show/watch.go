@@ -50,6 +50,8 @@ type watchFlags struct {
 	past        int
 	noRules     bool
 	parsed      *filter.Filter
+	// address is that of the page in the configuration.
+	address string
 }
 
 const watchLong = `Show live traffic of every running tap on this machine and of every growing
@@ -125,6 +127,7 @@ func (f *watchFlags) check(cmd *cobra.Command, e *kit.Env) error {
 	if err != nil {
 		return err
 	}
+	f.address = conf.Web.Address
 	if conf.Watch.Past != nil && !cmd.Flags().Changed("past") {
 		f.past = *conf.Watch.Past
 	}
@@ -163,11 +166,7 @@ func runWatch(cmd *cobra.Command, e *kit.Env, f *watchFlags, args []string) erro
 	}
 	args = f.takeAddress(args)
 	if f.web == targets.WebHere {
-		conf, err := targets.ReadConfig()
-		if err != nil {
-			return err
-		}
-		f.web = cmp.Or(conf.Web.Address, targets.WebHere)
+		f.web = cmp.Or(f.address, targets.WebHere)
 	}
 	opts := &watch.Options{MaxFinished: f.past, NoRules: f.noRules}
 	dir, err := captures.Dir()
