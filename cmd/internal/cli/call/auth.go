@@ -117,7 +117,7 @@ func storedLogins(ctx context.Context) (keyedStore, []login, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var list []login
+	list := []login{}
 	for _, key := range keys {
 		r, err := store.Load(ctx, key)
 		if errors.Is(err, oauth.ErrNotStored) || err == nil && r.Tokens == nil {
@@ -146,9 +146,6 @@ func authStatus(ctx context.Context, e *kit.Env, asJSON bool, now time.Time) err
 		return err
 	}
 	if asJSON {
-		if list == nil {
-			list = []login{}
-		}
 		return kit.WriteJSON(e.Stdout, list)
 	}
 	if len(list) == 0 {

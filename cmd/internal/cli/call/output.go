@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,9 +70,7 @@ func dataPart(what, kind string, data []byte) part {
 	if data == nil {
 		data = []byte{}
 	}
-	if kind == "" {
-		kind = "application/octet-stream"
-	}
+	kind = cmp.Or(kind, "application/octet-stream")
 	return part{note: fmt.Sprintf("[%s: %s, %s]", what, safe.Clip(kind, 60), kit.SizeText(len(data))), data: data, kind: kind}
 }
 

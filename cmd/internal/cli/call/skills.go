@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -196,10 +197,7 @@ func (v *skillsVerb) show(s *session, skill *skillJSON) error {
 
 // read prints a file of a skill.
 func (v *skillsVerb) read(ctx context.Context, s *session, skill *skills.Skill) error {
-	path := v.path
-	if path == "" {
-		path = "SKILL.md"
-	}
+	path := cmp.Or(v.path, "SKILL.md")
 	text, err := skill.Read(ctx, s.Client, path)
 	if errors.Is(err, skills.ErrMismatch) {
 		var files []string

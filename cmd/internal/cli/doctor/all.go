@@ -184,9 +184,6 @@ func (t *doctorTable) line(i int, r *doctorReport) error {
 // end prints the reports as JSON, or how many servers have problems.
 func (t *doctorTable) end(reports []*doctorReport) error {
 	if t.json {
-		if reports == nil {
-			reports = []*doctorReport{}
-		}
 		text, err := json.MarshalIndent(reports, "", "  ")
 		if err != nil {
 			return err

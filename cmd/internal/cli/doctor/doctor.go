@@ -142,8 +142,7 @@ func markdown(e *kit.Env, run func(e *kit.Env) error) error {
 
 func runDoctor(cmd *cobra.Command, e *kit.Env, f *targets.Flags, args []string, r *doctorReport, quick bool) error {
 	t, rest, err := targets.Split(cmd, e, args)
-	var bad *exit.Failure
-	if errors.As(err, &bad) && bad.Code == "bad_configuration" {
+	if bad, ok := errors.AsType[*exit.Failure](err); ok && bad.Code == "bad_configuration" {
 		r.Target = safe.Line(args[0])
 		r.section("Configuration").bad("%s", safe.Line(bad.Err.Error())).hint("%s: hosts pass the reference on unchanged, or an empty value, and the server fails without it", bad.Hint)
 		r.next(kit.PlainArgs("mcpwire", "doctor", "--env", "NAME=value", args[0])...)

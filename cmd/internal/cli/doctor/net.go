@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,10 +31,7 @@ func (doc *doctor) network(ctx context.Context, u *url.URL) bool {
 		s.note("requests go through the proxy %s, set in the environment", targets.SafeURL(proxy.String())).hint("NO_PROXY=%s bypasses it", safe.Line(u.Hostname()))
 		return true
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)])
 	addresses, ok := doc.resolve(ctx, s, u.Hostname())
 	if !ok {
 		return false
@@ -60,8 +58,7 @@ func (doc *doctor) resolve(ctx context.Context, s *doctorSection, host string) (
 	start := time.Now()
 	addresses, err := net.DefaultResolver.LookupHost(limited, host)
 	if err != nil {
-		var dns *net.DNSError
-		if errors.As(err, &dns) && dns.IsNotFound {
+		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 			s.bad("the name %s is unknown", safe.Line(host)).hint("check its spelling, and whether it needs a VPN")
 		} else {
 			s.bad("the name %s cannot be looked up: %s", safe.Line(host), safe.Clip(err.Error(), 200))

@@ -117,8 +117,7 @@ func warnAbout(stderr io.Writer, files []hosts.File) []fileProblem {
 		for _, err := range list {
 			fmt.Fprintf(stderr, "mcpwire: %s\n", printable.Line(err.Error()))
 			p := fileProblem{Host: f.Host, File: f.Path, Message: err.Error()}
-			var at *hosts.ParseError
-			if errors.As(err, &at) {
+			if at, ok := errors.AsType[*hosts.ParseError](err); ok {
 				p.Line, p.Column, p.Message = at.Line, at.Column, at.Reason
 			}
 			problems = append(problems, p)

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -155,10 +156,7 @@ func (w *wrapping) run(e *kit.Env) error {
 		if err != nil || port == "" {
 			return exit.Usagef("wrap: invalid value %q for flag --listen: want HOST:PORT", w.listen)
 		}
-		if host == "" {
-			host = "127.0.0.1"
-		}
-		w.listen = net.JoinHostPort(host, port)
+		w.listen = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
 	}
 	program := w.command
 	if program == "" {
