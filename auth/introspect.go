@@ -16,7 +16,8 @@ import (
 
 const (
 	maxIntrospectionCache = 60 * time.Second
-	maxIntrospections     = 64 // at once
+	maxIntrospections     = 64       // at once
+	maxIntrospectedBytes  = 16 << 20 // of the claims that are cached
 )
 
 // IntrospectionOptions are the options of NewIntrospection. All but the last four are required.
@@ -85,7 +86,7 @@ func NewIntrospection(o *IntrospectionOptions) (Verifier, error) {
 		opts: *o, client: newFetchClient(o.HTTPClient), slots: make(chan struct{}, maxIntrospections),
 		calls: make(map[[sha256.Size]byte]*introspectionCall),
 	}
-	v.cache.max = maxTracked
+	v.cache.max, v.cache.maxBytes = maxTracked, maxIntrospectedBytes
 	v.opts.Audiences = unique(o.Audiences)
 	for _, address := range []string{o.Endpoint, o.Issuer} {
 		if _, err := checkEndpoint(address); err != nil {
@@ -150,7 +151,11 @@ func (in *introspectionVerifier) complete(key [sha256.Size]byte, call *introspec
 	if exp := call.principal.Expires; !exp.IsZero() && exp.Before(until) {
 		until = exp
 	}
-	in.cache.put(key, cachedPrincipal{call.principal, until})
+	size := 0
+	for name, value := range call.principal.Claims {
+		size += len(name) + len(value)
+	}
+	in.cache.put(key, cachedPrincipal{call.principal, until}, size)
 }
 
 // introspect sends the request and checks the response.

@@ -74,7 +74,12 @@ type jwtVerifier struct {
 	clientIDClaims []string
 	leeway         time.Duration
 	keys           *keySet
-	verified       verifiedTokens
+
+	mu sync.Mutex
+	// verified has tokens by their hash, because verifying a signature costs more than all else
+	// that a server does for a small request. The time to find a token does not depend on secrets:
+	// who can choose the hash has the token.
+	verified recentCache[[sha256.Size]byte, verifiedToken]
 }
 
 // defaultAlgorithms are the algorithms that are accepted by default.
@@ -115,6 +120,7 @@ func NewJWT(o *JWTOptions) (Verifier, error) {
 		o = &JWTOptions{}
 	}
 	j := &jwtVerifier{issuer: o.Issuer, audiences: unique(o.Audiences), strict: o.Strict, clientIDClaims: unique(o.ClientIDClaims), leeway: o.Leeway}
+	j.verified.max, j.verified.maxBytes = maxVerified, maxVerifiedBytes
 	if _, err := checkEndpoint(o.Issuer); err != nil {
 		return nil, fmt.Errorf("auth: issuer: %w", err)
 	}
@@ -152,7 +158,10 @@ func NewJWT(o *JWTOptions) (Verifier, error) {
 // if genuine can cause a fetch of the issuer's keys.
 func (j *jwtVerifier) Verify(ctx context.Context, token string) (*Principal, error) {
 	hash := sha256.Sum256([]byte(token))
-	if known, ok := j.verified.get(hash); ok && time.Now().Before(known.principal.Expires) {
+	j.mu.Lock()
+	known, ok := j.verified.get(hash)
+	j.mu.Unlock()
+	if ok && time.Now().Before(known.principal.Expires) {
 		keys, err := j.keys.find(ctx, known.key.id, known.alg)
 		if err != nil {
 			return nil, &authoritativeError{err}
@@ -172,14 +181,16 @@ func (j *jwtVerifier) Verify(ctx context.Context, token string) (*Principal, err
 	if err != nil {
 		return nil, &authoritativeError{err}
 	}
-	j.verified.add(hash, v)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.verified.put(hash, v, v.size)
 	return v.principal, nil
 }
 
-// Limits of verifiedTokens, for each of its two maps.
+// Limits of the tokens that are remembered.
 const (
-	maxVerified      = 4096
-	maxVerifiedBytes = 4 << 20 // of the tokens, which are not kept
+	maxVerified      = 8192
+	maxVerifiedBytes = 8 << 20 // of the tokens, which are not kept
 )
 
 // A verifiedToken is the result for a token with a valid signature.
@@ -190,45 +201,6 @@ type verifiedToken struct {
 	alg jose.SignatureAlgorithm
 	// size is the length of the token.
 	size int
-}
-
-// verifiedTokens remembers tokens by their hash, because verifying a signature costs more than all
-// else that a server does for a small request. The time to find a token does not depend on secrets:
-// who can choose the hash has the token.
-type verifiedTokens struct {
-	mu sync.Mutex
-	// recent is replaced when it is full. Then older has the tokens of the previous time. A token
-	// that is used moves to recent.
-	recent, older map[[sha256.Size]byte]verifiedToken
-	// bytes is the length of the tokens in recent.
-	bytes int
-}
-
-func (t *verifiedTokens) get(hash [sha256.Size]byte) (verifiedToken, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	v, ok := t.recent[hash]
-	if ok {
-		return v, true
-	}
-	if v, ok = t.older[hash]; ok {
-		t.addLocked(hash, v)
-	}
-	return v, ok
-}
-
-func (t *verifiedTokens) add(hash [sha256.Size]byte, v verifiedToken) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.addLocked(hash, v)
-}
-
-func (t *verifiedTokens) addLocked(hash [sha256.Size]byte, v verifiedToken) {
-	if t.recent == nil || len(t.recent) >= maxVerified || t.bytes+v.size > maxVerifiedBytes {
-		t.recent, t.older, t.bytes = map[[sha256.Size]byte]verifiedToken{}, t.recent, 0
-	}
-	t.recent[hash] = v
-	t.bytes += v.size
 }
 
 // parseJWT returns the header and the claims of a token, unchecked.

@@ -118,13 +118,13 @@ func (l *failureLimiter) addFailure(addr netip.Addr, token [sha256.Size]byte, to
 	_, again := l.failedTokens.get(token) // a repeated token is not another guess
 	if p, ok := networkOf(addr); ok && l.perAddress >= 0 && !(tokenToo && again) {
 		v, _ := l.addresses.get(p)
-		l.addresses.put(p, failureLevel{l.currentLevel(v, l.perAddress, now) + 1, now})
+		l.addresses.put(p, failureLevel{l.currentLevel(v, l.perAddress, now) + 1, now}, 0)
 	}
 	if tokenToo {
 		l.goodTokens.remove(token)
 		if l.perToken >= 0 {
 			v, _ := l.failedTokens.get(token)
-			l.failedTokens.put(token, failureLevel{l.currentLevel(v, l.perToken, now) + 1, now})
+			l.failedTokens.put(token, failureLevel{l.currentLevel(v, l.perToken, now) + 1, now}, 0)
 		}
 	}
 }
@@ -134,41 +134,6 @@ func (l *failureLimiter) addSuccess(token [sha256.Size]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.goodTokens.get(token); !ok {
-		l.goodTokens.put(token, struct{}{})
+		l.goodTokens.put(token, struct{}{}, 0)
 	}
-}
-
-// recentCache is a map that evicts entries that were not used recently. It holds at most max
-// entries, and always the max/2 entries that were used last. It has no lock.
-type recentCache[K comparable, V any] struct {
-	max int
-	// Each entry is in one of the two. previous is dropped when current is full.
-	current, previous map[K]V
-}
-
-func (r *recentCache[K, V]) get(k K) (V, bool) {
-	if v, ok := r.current[k]; ok {
-		return v, true
-	}
-	v, ok := r.previous[k]
-	if ok {
-		r.put(k, v)
-	}
-	return v, ok
-}
-
-func (r *recentCache[K, V]) put(k K, v V) {
-	if _, ok := r.current[k]; !ok && len(r.current) >= max(r.max/2, 1) {
-		r.current, r.previous = nil, r.current
-	}
-	if r.current == nil {
-		r.current = make(map[K]V)
-	}
-	delete(r.previous, k)
-	r.current[k] = v
-}
-
-func (r *recentCache[K, V]) remove(k K) {
-	delete(r.current, k)
-	delete(r.previous, k)
 }
