@@ -28,8 +28,8 @@ func (r *recentCache[K, V]) get(k K) (V, bool) {
 // put stores an entry with a size in bytes.
 func (r *recentCache[K, V]) put(k K, v V, size int) {
 	old, known := r.current[k]
-	if !known && (len(r.current) >= max(r.max/2, 1) || r.maxBytes > 0 && r.bytes+size > r.maxBytes/2) {
-		r.current, r.previous, r.bytes = nil, r.current, 0
+	if !known && len(r.current) >= max(r.max/2, 1) || r.maxBytes > 0 && r.bytes+size-old.size > r.maxBytes/2 {
+		r.current, r.previous, r.bytes, old = nil, r.current, 0, recentEntry[V]{}
 	}
 	if r.current == nil {
 		r.current = make(map[K]recentEntry[V])

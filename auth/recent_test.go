@@ -2,6 +2,23 @@ package auth
 
 import "testing"
 
+// TestRecentCacheGrowingEntries checks that entries which are replaced by larger ones are evicted.
+func TestRecentCacheGrowingEntries(t *testing.T) {
+	r := recentCache[int, int]{max: 100, maxBytes: 1000}
+	for size := range 500 {
+		for k := range 10 {
+			r.put(k, size, size)
+		}
+		sum := 0
+		for _, e := range r.current {
+			sum += e.size
+		}
+		if r.bytes != sum || sum > 500 {
+			t.Fatalf("%d bytes are stored, and %d counted, want the same and at most half the limit of 1000", sum, r.bytes)
+		}
+	}
+}
+
 // TestRecentCacheIsBounded checks that an entry in use stays in the cache, and that others are
 // evicted by number or size.
 func TestRecentCacheIsBounded(t *testing.T) {
