@@ -199,7 +199,13 @@ func serveProxy(ctx context.Context, listen string, dial func(ctx context.Contex
 			}
 		},
 	}
-	return streamable.ListenAndServe(ctx, listen, proxy, &streamable.ServeOptions{OnListen: onListen})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A node may respond before the proxy has read the end of the request. Without full duplex,
+		// net/http then closes the request's body, which fails the exchange.
+		http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	})
+	return streamable.ListenAndServe(ctx, listen, handler, &streamable.ServeOptions{OnListen: onListen})
 }
 
 // A roundRobin connects to each of some addresses in turn.

@@ -70,10 +70,16 @@ func newNode(name string, secret []byte) (*streamable.Handler, error) {
 // newProxy returns a handler that sends each request to the next node.
 func newProxy(nodes []*url.URL) http.Handler {
 	var n atomic.Uint64
-	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(nodes[n.Add(1)%uint64(len(nodes))])
 		r.SetXForwarded()
 	}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A node may respond before the proxy has read the end of the request. Without full duplex,
+		// net/http then closes the request's body, which fails the exchange.
+		http.NewResponseController(w).EnableFullDuplex()
+		proxy.ServeHTTP(w, r)
+	})
 }
 
 // run serves until ctx ends. It calls listening with the proxy's address.

@@ -173,9 +173,9 @@ async function all(jobs) {
   return results;
 }
 
-// repeat runs the scenarios of a cluster that were not as expected once more, each alone: whether a
-// notification crosses three processes within the suite's wait depends on how busy the machine is.
-// It prints which ones, as they are worth an issue.
+// repeat runs the scenarios of a cluster that were not as expected once more, each alone: the suite
+// waits 1.5 seconds for a notification, and three processes and NATS may be slower on a busy machine.
+// It prints which ones, as each may be a fault: this is how one of the proxy was found.
 async function repeat(results) {
   for (const leg of wanted.filter(name => name.endsWith('-cluster'))) {
     const as = legs[leg].as ?? leg;

@@ -43,16 +43,21 @@ func newBalancer(targets []string) (*balancer, error) {
 		done:   make(chan struct{}),
 	}
 	quiet := log.New(io.Discard, "", 0) // nodes are killed all the time
-	b.server = &http.Server{
-		Handler: &httputil.ReverseProxy{
-			Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", targets[0] },
-			Transport:     b,
-			FlushInterval: -1,
-			ErrorLog:      quiet,
-			ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-				http.Error(w, err.Error(), http.StatusBadGateway)
-			},
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", targets[0] },
+		Transport:     b,
+		FlushInterval: -1,
+		ErrorLog:      quiet,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
+	}
+	b.server = &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// A node may respond before the body of the request has ended.
+			http.NewResponseController(w).EnableFullDuplex()
+			proxy.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          quiet,
 	}
@@ -65,10 +70,7 @@ func newBalancer(targets []string) (*balancer, error) {
 
 // RoundTrip implements [http.RoundTripper].
 func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
-	body := r.Body
-	if body != nil {
-		defer body.Close()
-	}
+	body := r.Body // ReverseProxy closes it at the end of the exchange
 	var failed error
 	first := b.next.Add(1) // other requests change it meanwhile
 	if i := slices.Index(b.targets, r.Header.Get(nodeHeader)); i >= 0 {
