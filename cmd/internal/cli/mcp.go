@@ -59,8 +59,9 @@ func newMCPCommand(e *kit.Env) *cobra.Command {
 		Example: `  mcpwire mcp
   mcpwire mcp --allow-calls
   claude mcp add mcpwire -- mcpwire mcp`,
-		Args: kit.FlagsOnly,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), e) },
+		Args:        kit.FlagsOnly,
+		Annotations: map[string]string{kit.OwnSignals: "true"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), e) },
 	}
 	c.Flags().BoolVar(&a.allowCalls, "allow-calls", false, "also offer a tool that calls the tools of configured servers")
 	c.Flags().BoolVar(&a.allowUnredacted, "allow-unredacted", false, "also read captures that were recorded without redaction")
