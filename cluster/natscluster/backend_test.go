@@ -82,6 +82,7 @@ func openThree(t testing.TB, dir string) (all []*natscluster.Backend, routes []s
 }
 
 func TestAlone(t *testing.T) {
+	t.Parallel()
 	clustertest.Run(t, func(t *testing.T) (a, b cluster.Backend) {
 		n := openTest(t, natscluster.Options{Embed: &natscluster.Embed{Dir: t.TempDir()}})
 		return n, n
@@ -89,6 +90,7 @@ func TestAlone(t *testing.T) {
 }
 
 func TestThree(t *testing.T) {
+	t.Parallel()
 	clustertest.Run(t, func(t *testing.T) (a, b cluster.Backend) {
 		all, _ := openThree(t, t.TempDir())
 		return all[0], all[1]
@@ -97,6 +99,7 @@ func TestThree(t *testing.T) {
 
 // TestExternal runs against a server that this package did not start.
 func TestExternal(t *testing.T) {
+	t.Parallel()
 	clustertest.Run(t, func(t *testing.T) (a, b cluster.Backend) {
 		url := external(t)
 		return openTest(t, natscluster.Options{URL: url}), openTest(t, natscluster.Options{URL: url})

@@ -12,6 +12,7 @@ import (
 // TestLost checks that the backend counts messages that were dropped because too many were pending,
 // including those of a subscription that has ended.
 func TestLost(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	b := openTest(t, natscluster.Options{Embed: &natscluster.Embed{Dir: t.TempDir()}})

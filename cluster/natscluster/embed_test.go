@@ -45,6 +45,7 @@ func TestServerLog(t *testing.T) {
 
 // TestStartFails checks that a server that cannot start says why, without waiting.
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -64,6 +65,7 @@ func TestStartFails(t *testing.T) {
 
 // TestCheckRoom checks that the check leaves nothing behind.
 func TestCheckRoom(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
 	if err := checkRoom(dir); err != nil {
 		t.Fatal(err)

@@ -88,6 +88,7 @@ func (s *externalServer) deleteStreams(t testing.TB) {
 // TestStreamsGone checks that nodes work again after a server without replicas has been restarted,
 // which loses what was in its memory, and after somebody has deleted all streams.
 func TestStreamsGone(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(t *testing.T, s *externalServer){
 		"restart": func(t *testing.T, s *externalServer) {
 			s.stop()
@@ -96,6 +97,7 @@ func TestStreamsGone(t *testing.T) {
 		"deleted": func(t *testing.T, s *externalServer) { s.deleteStreams(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			s := newExternal(t)
@@ -177,6 +179,7 @@ func TestStreamsGone(t *testing.T) {
 // TestAuthorizationFails checks that a node connects again after a server has rejected its
 // credentials several times, as one does that has not loaded its users yet.
 func TestAuthorizationFails(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s := newExternal(t)

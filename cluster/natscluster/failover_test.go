@@ -163,6 +163,7 @@ func openWithProcess(t *testing.T) (one *process, nodes []*natscluster.Backend, 
 // TestFailover kills a node during writes, restarts it, and closes another node. It checks that no
 // acknowledged write is lost, and that writes continue.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	killed, nodes, again := openWithProcess(t)
 	defer nodes[1].Close()
 	log, err := nodes[2].Log(t.Context(), "failover", cluster.LogOptions{MaxEntries: 100_000})
@@ -241,6 +242,7 @@ func TestFailover(t *testing.T) {
 // TestWaitForLeader checks that calls of a bucket wait for a new leader after the loss of a node,
 // until their contexts end.
 func TestWaitForLeader(t *testing.T) {
+	t.Parallel()
 	killed, nodes, _ := openWithProcess(t)
 	defer nodes[1].Close()
 	var buckets []cluster.Records
@@ -279,6 +281,7 @@ func TestWaitForLeader(t *testing.T) {
 // TestAbsentAlone checks that a node without a majority does not report that a record is absent,
 // although the streams that it has led answer reads for some seconds.
 func TestAbsentAlone(t *testing.T) {
+	t.Parallel()
 	nodes, _ := openThree(t, t.TempDir())
 	var buckets []cluster.Records
 	for i := range 9 { // the first node leads some of them
@@ -317,20 +320,30 @@ func TestAbsentAlone(t *testing.T) {
 // TestWriteDuringElection checks that a write does not conflict with itself if NATS announces the
 // leader of a new bucket after the leader stored it.
 func TestWriteDuringElection(t *testing.T) {
+	t.Parallel()
 	all, _ := openThree(t, t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 	defer cancel()
-	for i := range 60 {
-		r, err := all[i%3].Records(ctx, fmt.Sprint("b", i), cluster.RecordsOptions{MaxBytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		rev, err := r.Put(ctx, "k", []byte("v"), 0)
-		if err != nil {
-			t.Fatalf("bucket %d: %v", i, err)
-		}
-		if err := r.Delete(ctx, "k", rev); err != nil {
-			t.Fatalf("bucket %d: %v", i, err)
-		}
+	const clients = 6
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for c := range clients {
+		wg.Go(func() {
+			for i := c; i < 60; i += clients {
+				r, err := all[i%3].Records(ctx, fmt.Sprint("b", i), cluster.RecordsOptions{MaxBytes: 1 << 20})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rev, err := r.Put(ctx, "k", []byte("v"), 0)
+				if err == nil {
+					err = r.Delete(ctx, "k", rev)
+				}
+				if err != nil {
+					t.Errorf("bucket %d: %v", i, err)
+					return
+				}
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package natscluster_test
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,7 +32,11 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	// The tests mostly wait for servers, so more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m) // parses the flags, so -parallel is possible
 }
 
 // runNode runs a core node until standard input ends.

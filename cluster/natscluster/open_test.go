@@ -17,6 +17,7 @@ import (
 
 // TestOptions checks that invalid options are rejected with a reason before a server starts.
 func TestOptions(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	routes := []string{"a:6222", "b:6222", "c:6222"}
 	embed := func(change func(e *natscluster.Embed)) natscluster.Options {
@@ -57,6 +58,7 @@ func TestOptions(t *testing.T) {
 
 // TestOpenFails checks that the error names the missing servers.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	open := func(o natscluster.Options) string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -89,6 +91,7 @@ func TestOpenFails(t *testing.T) {
 // TestRestart checks that durable records survive the end of all servers, and that records in
 // memory do not.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	records := func(b *natscluster.Backend, durable bool) cluster.Records {
 		t.Helper()
@@ -122,6 +125,7 @@ func TestRestart(t *testing.T) {
 
 // TestClient connects a node without a server to one that embeds it.
 func TestClient(t *testing.T) {
+	t.Parallel()
 	address, token := freePorts(t, 1)[0], strings.Repeat("t", 16)
 	openTest(t, natscluster.Options{Embed: &natscluster.Embed{Dir: t.TempDir(), ClientListen: address, ClientToken: token}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -135,6 +139,7 @@ func TestClient(t *testing.T) {
 
 // TestClientTLS connects such a node with TLS. The process of the server needs no TLS.
 func TestClientTLS(t *testing.T) {
+	t.Parallel()
 	ca, address, token := newAuthority(t), freePorts(t, 1)[0], strings.Repeat("t", 16)
 	openTest(t, natscluster.Options{Embed: &natscluster.Embed{
 		Dir: t.TempDir(), ClientListen: address, ClientToken: token, ClientTLS: ca.config(t, ca),
@@ -152,6 +157,7 @@ func TestClientTLS(t *testing.T) {
 
 // TestNodes joins nodes on real servers, and checks messages, leases and tasks between them.
 func TestNodes(t *testing.T) {
+	t.Parallel()
 	url := external(t)
 	var nodes []*cluster.Node
 	for range 3 {

@@ -13,6 +13,7 @@ import (
 // TestReplaceAll replaces one core node after the other. Each new node gets the stored data before
 // the next one is replaced, so records in memory are not lost.
 func TestReplaceAll(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -58,6 +58,7 @@ func fill(t *testing.T, dir string) (free func()) {
 // TestDiskFull fills the disks of two of three core nodes. They say so, and store again, with what
 // they had, when there is room.
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	disk := func(i int) string { return filepath.Join(dir, fmt.Sprint("n", i)) }
 	for i := range 3 {
@@ -119,6 +120,7 @@ func TestDiskFull(t *testing.T) {
 // TestStartDiskFull starts a node while its disk is full: it waits for room, and if there is none,
 // its error has the cause.
 func TestStartDiskFull(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	smallDisk(t, dir)
 	free := fill(t, dir)

@@ -69,6 +69,7 @@ func (a *authority) config(t *testing.T, trusted *authority) *tls.Config {
 
 // TestTLS checks that core nodes accept the certificates of their authority only.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	ours, foreign := newAuthority(t), newAuthority(t)
 	dir, routes := t.TempDir(), freePorts(t, 3)
 	open := func(ctx context.Context, i int, config *tls.Config, limit time.Duration) (*natscluster.Backend, error) {
