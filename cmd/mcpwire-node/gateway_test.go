@@ -25,8 +25,7 @@ func TestGateway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts three nodes")
 	}
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	t.Setenv("MCPWIRE_HOME", t.TempDir())
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	// The node's variable must not make the server a node.
 	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '', %s: '1'}, timeouts: {restart: 30s}}}\n", os.Args[0], programVariable, upstream.Variable)

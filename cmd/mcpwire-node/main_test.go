@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"mcpwire/client"
+	"mcpwire/cmd/internal/trace/captures"
 	"mcpwire/cmd/internal/trace/live"
 	"mcpwire/internal/test/upstream"
 	"mcpwire/mcp"
@@ -35,7 +37,11 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	upstream.ServeIfSet()
-	goleak.VerifyTestMain(m)
+	// The tests mostly wait for nodes, so more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m) // parses the flags, so -parallel is possible
 }
 
 // testTimeout limits what a test waits for.
@@ -102,6 +108,8 @@ type program struct {
 	stdin io.Closer
 	// url is the URL of the endpoint, and admin that of the admin port.
 	url, admin string
+	// home is the folder for the state of mcpwire.
+	home string
 	// lines yields the lines of the log until the process ends, and seen has those that were read.
 	lines chan string
 	seen  []string
@@ -111,8 +119,14 @@ type program struct {
 // start starts the program and waits until it serves.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, cmd: exec.Command(os.Args[0], append(args, "--stop-at-eof")...), lines: make(chan string, 10_000), ended: make(chan error, 1)}
-	p.cmd.Env = append(os.Environ(), programVariable+"=1")
+	return startWith(t, nil, args...)
+}
+
+// startWith is start with more environment variables.
+func startWith(t *testing.T, env []string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command(os.Args[0], append(args, "--stop-at-eof")...), home: t.TempDir(), lines: make(chan string, 10_000), ended: make(chan error, 1)}
+	p.cmd.Env = slices.Concat(os.Environ(), env, []string{programVariable + "=1", captures.HomeVariable + "=" + p.home})
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -241,10 +255,20 @@ func call(ctx context.Context, c *client.Client, tool string, args any) (string,
 	return res.Content[0].(mcp.TextContent).Text, nil
 }
 
+// watched returns the number of processes that mcpwire watch finds.
+func (p *program) watched() int {
+	p.t.Helper()
+	sockets, err := live.List(filepath.Join(p.home, "live"))
+	if err != nil {
+		p.t.Error(err)
+	}
+	return len(sockets)
+}
+
 // TestNode checks the endpoint, the admin port, the socket for mcpwire watch, and the exit status
 // of one node.
 func TestNode(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir", t.TempDir(), "--watch", "--test-tools")
 	for _, r := range []mcp.Revision{mcp.LatestLegacyRevision, mcp.LatestRevision} {
 		c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{r}, Input: client.InputOptions{
@@ -293,12 +317,8 @@ func TestNode(t *testing.T) {
 	if t.Failed() {
 		t.Log(metrics)
 	}
-	dir, err := live.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sockets, err := live.List(dir); err != nil || len(sockets) != 1 {
-		t.Errorf("mcpwire watch finds %q, %v", sockets, err)
+	if n := p.watched(); n != 1 {
+		t.Errorf("mcpwire watch finds %d processes, want 1", n)
 	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -313,10 +333,9 @@ func TestLocal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts three nodes")
 	}
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Parallel()
 	tmp := t.TempDir()
-	t.Setenv("TMPDIR", tmp)
-	p := start(t, "--local", "3", "--listen", "127.0.0.1:0")
+	p := startWith(t, []string{"TMPDIR=" + tmp}, "--local", "3", "--listen", "127.0.0.1:0")
 	c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{mcp.LatestRevision}}, nil)
 	ask := func() string {
 		t.Helper()
@@ -334,12 +353,8 @@ func TestLocal(t *testing.T) {
 	if diff := cmp.Diff([]string{"n1", "n2", "n3"}, got); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
-	dir, err := live.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sockets, err := live.List(dir); err != nil || len(sockets) != 3 {
-		t.Errorf("mcpwire watch finds %q, %v", sockets, err)
+	if n := p.watched(); n != 3 {
+		t.Errorf("mcpwire watch finds %d processes, want 3", n)
 	}
 	pid := 0
 	for _, line := range p.seen {
@@ -376,6 +391,7 @@ func TestLocal(t *testing.T) {
 // TestDrainTimeout checks that a call that takes longer than --drain fails, and that the exit
 // status reports it.
 func TestDrainTimeout(t *testing.T) {
+	t.Parallel()
 	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--dir", t.TempDir(), "--drain", "100ms", "--test-tools")
 	c := connect(t, p.url, &client.Options{Revisions: []mcp.Revision{mcp.LatestLegacyRevision}, Retry: client.RetryPolicy{}}, nil)
 	begun, failed := make(chan struct{}), make(chan error, 1)

@@ -18,6 +18,7 @@ import (
 
 // TestTraces runs a node with a gateway, and checks the spans that it exports, and its metrics.
 func TestTraces(t *testing.T) {
+	t.Parallel()
 	type attribute struct {
 		Key   string
 		Value struct{ StringValue string }
@@ -47,16 +48,13 @@ func TestTraces(t *testing.T) {
 		requests <- m
 	}))
 	defer web.Close()
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	t.Setenv("MCPWIRE_HOME", t.TempDir())
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", web.URL)
-	t.Setenv("OTEL_SERVICE_NAME", "front")
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	text := fmt.Sprintf("upstreams: {up: {command: [%q], env: {%s: '', %s: '1'}}}\n", os.Args[0], programVariable, upstream.Variable)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, "--name", "n1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir", t.TempDir(), "--gateway", file)
+	env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + web.URL, "OTEL_SERVICE_NAME=front"}
+	p := startWith(t, env, "--name", "n1", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--dir", t.TempDir(), "--gateway", file)
 	c := connect(t, p.url, nil, nil)
 	if _, err := call(t.Context(), c, "up__where", nil); err != nil {
 		t.Error(err)

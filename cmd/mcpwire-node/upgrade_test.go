@@ -150,6 +150,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
 	}
+	t.Parallel()
 	const nodes = 3
 	ports, err := loopback.FreeAddresses(2 * nodes)
 	if err != nil {
