@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -55,9 +56,21 @@ func (p pkg) top() string {
 // rel is the path in the repository: "jsonrpc", "cmd/internal/cli".
 func (p pkg) rel() string { return strings.TrimPrefix(p.ImportPath, p.top()+"/") }
 
+// listed has what goList returned, by its arguments.
+var listed = map[string][]pkg{}
+
 // goList runs go list at the root for a platform: for this one with the settings of the tests, so
 // that compiled packages are in the cache, and for others with the settings of go vet.
 func goList(t *testing.T, goos string, args ...string) []pkg {
+	t.Helper()
+	key := goos + " " + strings.Join(args, " ")
+	if listed[key] == nil {
+		listed[key] = runGoList(t, goos, args)
+	}
+	return listed[key]
+}
+
+func runGoList(t *testing.T, goos string, args []string) []pkg {
 	t.Helper()
 	fields := "-json=ImportPath,Standard,Dir,GoFiles,CgoFiles,Imports,Deps,Export,Module"
 	cmd := exec.Command("go", append([]string{"list", fields}, args...)...)
@@ -113,9 +126,17 @@ func parse(path, text string) (source, error) {
 // other platforms included.
 func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := parseAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// parseAll parses the files once, for all tests.
+var parseAll = sync.OnceValues(func() (all []source, err error) {
 	skip := []string{".git", "testdata", "node_modules"}
-	var all []source
-	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -140,11 +161,8 @@ func sources(t *testing.T) []source {
 		all = append(all, s)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
+	return all, err
+})
 
 // inProduct reports whether a file belongs to a module of product.
 func (s source) inProduct() bool {
