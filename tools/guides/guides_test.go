@@ -31,11 +31,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mcpwire/internal/net/loopback"
 )
 
 // guideTimeout limits one guide. A guide takes seconds; a busy machine may take a minute.
@@ -197,7 +200,7 @@ func (c *checker) goTool(t *testing.T, dir string, args ...string) {
 // compile compiles the programs, and looks for the other Go code in the examples and in the files
 // of the guide.
 func (c *checker) compile(t *testing.T, blocks []block) {
-	known := c.examples
+	known := slices.Clip(c.examples) // guides run at the same time
 	for _, bl := range blocks {
 		if bl.file != "" {
 			known = append(known, trimmed(bl.text))
@@ -232,15 +235,14 @@ func (c *checker) compile(t *testing.T, blocks []block) {
 // run runs the commands of a guide.
 func (c *checker) run(t *testing.T, blocks []block) {
 	dir, results := t.TempDir(), t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := loopback.FreeAddresses(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	_, port, err := net.SplitHostPort(free[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
 	replace := strings.NewReplacer(":"+guidePort, ":"+port, "/path/to/mcpwire", c.root)
 	for i := range blocks {
 		blocks[i].text = replace.Replace(blocks[i].text)
@@ -332,6 +334,7 @@ func TestGuides(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".md"), func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
