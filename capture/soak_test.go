@@ -1,10 +1,11 @@
 package capture
 
 import (
-	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"mcpwire/internal/test/soak"
 )
 
 func heapTotal() uint64 {
@@ -20,13 +21,9 @@ func heapInUse() uint64 {
 	return m.HeapInuse
 }
 
-// TestSoak records, reads and pairs many messages, 1,000,000 with MCPWIRE_SOAK set and 50,000
-// without, and checks the memory meanwhile.
+// TestSoak records, reads and pairs many messages, and checks the memory meanwhile.
 func TestSoak(t *testing.T) {
-	messages := 50_000
-	if os.Getenv("MCPWIRE_SOAK") != "" {
-		messages = 1_000_000
-	}
+	messages := soak.Choose(1_000_000, 50_000)
 	name := filepath.Join(t.TempDir(), "soak"+Suffix)
 	w, err := Create(name, nil)
 	if err != nil {

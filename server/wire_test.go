@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"mcpwire/internal/test/soak"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/middleware"
@@ -32,7 +33,8 @@ var modes = []mode{{name: "adaptive"}, {name: "warm", warm: true}, {name: "gorou
 
 const testTimeout = 20 * time.Second
 
-// TestTranscripts runs each script over every transport, in both framings and all modes.
+// TestTranscripts runs each script over every transport, in both framings and all modes. Without
+// MCPWIRE_SOAK, only net.Pipe has all modes.
 //
 // Spec: testdata/*.txtar S63 S100
 func TestTranscripts(t *testing.T) {
@@ -45,7 +47,10 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, transport := range transports {
 		for _, framing := range []string{"line", "header"} {
-			for _, m := range modes {
+			for i, m := range modes {
+				if i > 0 && !transport.bubble && !soak.Enabled() {
+					continue
+				}
 				t.Run(transport.name+"/"+framing+"/"+m.name, func(t *testing.T) {
 					for _, s := range all {
 						if s.framing == "" || s.framing == framing {

@@ -18,13 +18,13 @@ import (
 	"time"
 
 	"mcpwire/client"
+	"mcpwire/internal/test/soak"
 	"mcpwire/stdio"
 )
 
 var killSeed = flag.Uint64("killseed", 0, "seed of the points at which TestBridgeKill kills; 0 is another one each time")
 
 const (
-	killPoints   = 20              // for each killed process
 	killMessages = 45              // about as many as a session has
 	killTimeout  = 2 * time.Second // limit of waits, and of the lifetime of remaining processes
 	// limit of the waits of a client for a killed bridge on HTTP, which gets another port
@@ -58,10 +58,7 @@ func TestBridgeKill(t *testing.T) {
 	}
 	t.Logf("-killseed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	points := killPoints
-	if testing.Short() {
-		points = 4
-	}
+	points := soak.Choose(20, 6) // for each killed process
 	var all []*kill
 	for _, who := range []string{"client", "bridge", "server"} {
 		scenes := rnd.Perm(16)

@@ -17,15 +17,21 @@ import (
 	"mcpwire/streamable"
 )
 
-// buildProgram compiles a source file in the module and returns the program's path.
-func buildProgram(t *testing.T, text string) string {
+// writeProgram writes a source file and returns its path.
+func writeProgram(t *testing.T, text string) string {
 	t.Helper()
-	dir := t.TempDir()
-	source := filepath.Join(dir, "main.go")
+	source := filepath.Join(t.TempDir(), "main.go")
 	if err := os.WriteFile(source, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	binary := filepath.Join(dir, "program.exe")
+	return source
+}
+
+// buildProgram compiles a source file in the module and returns the program's path.
+func buildProgram(t *testing.T, text string) string {
+	t.Helper()
+	source := writeProgram(t, text)
+	binary := filepath.Join(filepath.Dir(source), "program.exe")
 	goTool(t, "build", "-o", binary, source)
 	return binary
 }
@@ -52,11 +58,7 @@ func TestReadmeServer(t *testing.T) {
 
 // TestReadmeClient builds the client in the README, and lets it call the demo server.
 func TestReadmeClient(t *testing.T) {
-	program := buildProgram(t, fencedBlocks(t, readDoc(t, "README.md"), "go")[1])
-	dir := t.TempDir()
-	goTool(t, "build", "-o", dir, "./cmd/mcpwire")
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd := exec.Command(buildProgram(t, fencedBlocks(t, readDoc(t, "README.md"), "go")[1]))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -111,10 +113,10 @@ func TestReadmeHTTPServer(t *testing.T) {
 	}
 }
 
-// TestReadmeInput compiles the lines about input requests in the README.
+// TestReadmeInput checks that the lines about input requests in the README compile.
 func TestReadmeInput(t *testing.T) {
 	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")[5]
-	buildProgram(t, `package main
+	goTool(t, "vet", writeProgram(t, `package main
 
 import (
 	"context"
@@ -135,13 +137,13 @@ func handler(ctx context.Context) (string, error) {
 }
 
 func main() { handler(context.Background()) }
-`)
+`))
 }
 
-// TestReadmeHTTP compiles the lines about HTTP in the README.
+// TestReadmeHTTP checks that the lines about HTTP in the README compile.
 func TestReadmeHTTP(t *testing.T) {
 	lines := fencedBlocks(t, readDoc(t, "README.md"), "go")
-	buildProgram(t, `package main
+	goTool(t, "vet", writeProgram(t, `package main
 
 import (
 	"context"
@@ -167,5 +169,5 @@ func main() {
 	dial(context.Background())
 	guarded(nil)
 }
-`)
+`))
 }

@@ -28,6 +28,10 @@ func TestMain(m *testing.M) {
 	if run := victims[os.Getenv("MCPWIRE_VICTIM")]; run != nil {
 		os.Exit(run())
 	}
+	// The scripts mostly wait, so more of them run at once than there are processors.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){
 		"mcpwire": func() {
 			os.Exit(Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))

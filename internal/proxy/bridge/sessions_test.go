@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"mcpwire/internal/test/race"
+	"mcpwire/internal/test/soak"
 	"mcpwire/internal/test/wait"
 	"mcpwire/jsonrpc"
 	"mcpwire/streamable"
@@ -163,7 +163,7 @@ func TestSessions(t *testing.T) {
 	for _, tt := range []struct {
 		upstream string
 		sessions int
-	}{{"pipe", race.Choose(5000, 10_000)}, {"http", race.Choose(1000, 2000)}} {
+	}{{"pipe", soak.Choose(10_000, 2000)}, {"http", soak.Choose(2000, 400)}} {
 		t.Run(tt.upstream, func(t *testing.T) {
 			o := &Options{CallTimeout: 100 * time.Millisecond, IdleTimeout: 100 * time.Millisecond, MaxSessions: 10_000}
 			if o.Connect = connectTo(t, nil); tt.upstream == "http" {
@@ -234,6 +234,6 @@ func connectAndClose(t *testing.T, b *Bridge, d *sessionDriver, sessions int) {
 	t.Logf("after %d sessions %+v, after %d %+v", sessions/2, before, sessions, after)
 	wait.Until(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before.goroutines+5 })
 	wait.Until(t, "files to be closed", func() bool { return openFiles() <= before.files+5 })
-	limit := race.Choose[int64](1<<18, 1<<19)                                                                             // as much for each session
+	limit := soak.Choose[int64](1<<19, 1<<18)
 	wait.Until(t, "memory to be released", func() bool { return int64(currentUsage().heap)-int64(before.heap) <= limit }) // timers release their memory when they expire
 }

@@ -11,7 +11,8 @@
 //	go test ./internal/test/matrix -run TestTools/child/header/2025-11-25
 //	go test ./internal/test/matrix -run TestTools/http2/stream/2026-07-28
 //
-// A row also has the reasons why it is not tested over some kinds of HTTP.
+// A row also has the reasons why it is not tested over some kinds of HTTP. Without MCPWIRE_SOAK,
+// child processes have the last revisions only.
 //
 // Each connection has a separate server, as with a child process; over HTTP, each
 // client has one. A test that needs the server's state calls a tool for it.
