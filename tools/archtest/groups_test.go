@@ -103,6 +103,7 @@ var modules = map[string][]string{
 	"cmd/internal/proxy/gateway/config": {"go.yaml.in/yaml/v4"},
 	"cmd/internal/proxy/gateway/policy": {"golang.org/x/time/rate"},
 	"cmd/internal/proxy/tap":            {"golang.org/x/sys"},
+	"cmd/internal/text/tokens":          {"github.com/klauspost/compress"},
 	"cmd/internal/trace/captures":       {"golang.org/x/sys"},
 	"cmd/internal/trace/filter":         {"github.com/itchyny/gojq"},
 	"cmd/internal/trace/jq":             {"github.com/itchyny/gojq"},

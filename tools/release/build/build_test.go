@@ -93,6 +93,19 @@ func TestLicenseTexts(t *testing.T) {
 	}
 }
 
+// TestVocabularyLicense shows that the data of other authors has a license too.
+func TestVocabularyLicense(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	s := &source{goVersion: "go1.26.0", goRoot: root, root: root}
+	got, err := licenseTexts(s, []linkedModule{vocabulary(s)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "o200k_base of tiktoken 0.14.0: LICENSE\n\nMIT License\n\nCopyright (c) 2022 OpenAI"; !strings.Contains(string(got), want) {
+		t.Errorf("the license texts lack %q", want)
+	}
+}
+
 // TestTarGzip shows that an archive depends on its files and the date alone.
 func TestTarGzip(t *testing.T) {
 	files := []file{{name: "a/b", data: []byte("text")}, {name: "mcpwire", data: []byte("program"), executable: true}}

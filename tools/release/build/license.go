@@ -42,6 +42,11 @@ func linkedModules(ctx context.Context, s *source, program string) ([]linkedModu
 	return modules, nil
 }
 
+// vocabulary returns, in the form of a module, the data of other authors that the program contains.
+func vocabulary(s *source) linkedModule {
+	return linkedModule{path: "the vocabulary o200k_base of tiktoken", version: "0.14.0", dir: filepath.Join(s.root, "cmd/internal/text/tokens")}
+}
+
 // licenseName matches the names of files with license texts.
 var licenseName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 

@@ -126,7 +126,7 @@ func (r *release) addTarget(ctx context.Context, t target) error {
 	if err != nil {
 		return err
 	}
-	if b.licenses, err = licenseTexts(r.source, modules); err != nil {
+	if b.licenses, err = licenseTexts(r.source, append(slices.Clip(modules), vocabulary(r.source))); err != nil {
 		return err
 	}
 	if err := r.writeArchive(b); err != nil {
