@@ -1,11 +1,13 @@
 package trace
 
 import (
+	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
 	"time"
 
+	"mcpwire/cmd/internal/text/tokens"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
 	"mcpwire/mcp"
@@ -33,6 +35,23 @@ type Stat struct {
 	BytesIn, BytesOut int64
 	// DefinitionBytes is the size of the tool's definition in the last list.
 	DefinitionBytes int64
+	// definition is the definition, for DefinitionTokens.
+	definition []byte
+	// tokens is what DefinitionTokens has counted, or zero.
+	tokens int
+}
+
+// DefinitionTokens returns the number of o200k tokens of the tool's definition in the last list, as
+// [tokens.CountTool] counts them. It is zero without a list. If the tools of a capture have
+// definitions of more than 16 MiB, those that exceed it count as a token for every four bytes.
+func (s *Stat) DefinitionTokens() int {
+	if s.tokens == 0 && s.definition != nil {
+		s.tokens, _ = tokens.CountTool(s.definition)
+	}
+	if s.tokens == 0 {
+		return int(s.DefinitionBytes / 4)
+	}
+	return s.tokens
 }
 
 type statKey struct {
@@ -41,7 +60,11 @@ type statKey struct {
 }
 
 // A statTable holds the statistics. Above maxStats, new names share "(others)".
-type statTable struct{ byKey map[statKey]*Stat }
+type statTable struct {
+	byKey map[statKey]*Stat
+	// definitionBytes is the size of all definitions that are kept.
+	definitionBytes int
+}
 
 // A statPair has the statistics that a request counts for: its method and, if it calls a tool, the
 // tool.
@@ -50,9 +73,11 @@ type statPair struct{ method, tool *Stat }
 const (
 	maxStats   = 2048
 	otherNames = "(others)"
+	// maxDefinitionBytes limits the definitions that are kept to count their tokens.
+	maxDefinitionBytes = 16 << 20
 )
 
-func newStatTable() statTable { return statTable{map[statKey]*Stat{}} }
+func newStatTable() statTable { return statTable{byKey: map[statKey]*Stat{}} }
 
 func (t statTable) get(server, name string, tool bool) *Stat {
 	k := statKey{server, name, tool}
@@ -159,13 +184,27 @@ func (p statPair) removeUnanswered(r *Row) {
 	}
 }
 
-// addDefinitions records the sizes of the tool definitions in a tools/list result.
-func (t statTable) addDefinitions(r *Row, result []byte) {
+// addDefinitions records the tool definitions in a tools/list result.
+func (t *statTable) addDefinitions(r *Row, result []byte) {
 	list := jsonwire.Lookup(result, "tools")
 	for el := jsonwire.ArrayElements(list); el.Next(); {
 		if name := stringText(jsonwire.Lookup(el.Value(), "name")); name != "" {
-			t.get(r.Session.Label(), clip.String(name, maxName), true).DefinitionBytes = int64(len(el.Value()))
+			t.define(t.get(r.Session.Label(), clip.String(name, maxName), true), el.Value())
 		}
+	}
+}
+
+// define records the definition of a tool.
+func (t *statTable) define(s *Stat, definition []byte) {
+	s.DefinitionBytes = int64(len(definition))
+	if bytes.Equal(definition, s.definition) {
+		return
+	}
+	t.definitionBytes -= len(s.definition)
+	s.definition, s.tokens = nil, 0
+	if t.definitionBytes+len(definition) <= maxDefinitionBytes {
+		s.definition = bytes.Clone(definition)
+		t.definitionBytes += len(definition)
 	}
 }
 

@@ -287,6 +287,15 @@ func FormatSize(n int64) string {
 	return ""
 }
 
+// FormatCount formats a number for people: "12,345".
+func FormatCount(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
 // FormatDuration formats a duration for people: "840 µs", "43 ms", "1.2 s", "2m03s".
 func FormatDuration(d time.Duration) string {
 	switch {

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,10 +20,12 @@ import (
 	"mcpwire/cmd/internal/proxy/gateway"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/cmd/internal/text/shellword"
+	"mcpwire/cmd/internal/text/tokens"
 	"mcpwire/cmd/internal/trace"
 	"mcpwire/internal/era"
 	"mcpwire/internal/json/jsonwire"
 	"mcpwire/internal/text/clip"
+	"mcpwire/internal/text/plural"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 )
@@ -37,11 +40,19 @@ still prints the others, and the exit status is 5. If a gateway has no current
 lists of some of its servers yet, list names them on standard error.
 
 --json prints the result objects exactly as received, one per line: a line for
-each page, in the order tools, resources, templates, prompts.`
+each page, in the order tools, resources, templates, prompts.
+
+--tokens prints how many tokens of the encoding o200k_base each tool costs in
+every context that offers it, the most expensive first. Counted is the compact
+JSON of an object with its name, description and inputSchema, which is what most
+hosts send to models. outputSchema is counted separately, because they do not
+send it. Models with other encodings count differently. With --json, --tokens
+prints an object.`
 
 const listExample = `  mcpwire list -- mcpwire serve
   mcpwire list http://127.0.0.1:8080/mcp tools --json
   mcpwire list cursor:files tools read_file
+  mcpwire list cursor:files tools --tokens
   mcpwire list cursor:files resources --page eyJvIjoxMDB9`
 
 // NewListCommand returns the command list.
@@ -70,6 +81,8 @@ type listVerb struct {
 	json bool
 	// wide prints each thing on one line on a terminal, too.
 	wide bool
+	// tokens prints the number of tokens of each tool instead.
+	tokens bool
 	// page is the cursor of --page, which may be empty, or nil without the flag.
 	page *string
 	// kinds are the kinds to list. Nil lists all that the server declares.
@@ -81,6 +94,7 @@ type listVerb struct {
 func (v *listVerb) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&v.json, "json", false, "print the result objects exactly as received, one per line")
 	fs.BoolVar(&v.wide, "wide", false, "on a terminal, print whole descriptions, and one line for each thing")
+	fs.BoolVar(&v.tokens, "tokens", false, "count the o200k tokens of the tools' definitions")
 	fs.Func("page", "request only the page at this `CURSOR`", v.setPage)
 }
 
@@ -107,6 +121,9 @@ func (v *listVerb) parse(args []string) error {
 			return exit.Usagef("list: unexpected argument %q (want tools, resources, templates or prompts)%s", clip.Characters(arg, 60), kit.DidYouMean(arg, listKinds()))
 		}
 	}
+	if v.tokens && (v.page != nil || len(v.kinds) > 1 || len(v.kinds) == 1 && v.kinds[0] != kindTools) {
+		return exit.Usagef("list: --tokens counts all tools, and nothing else: remove --page and the other kinds")
+	}
 	if v.page != nil && len(v.kinds) != 1 {
 		return exit.Usagef("list: --page needs exactly one of tools, resources, templates and prompts")
 	}
@@ -115,8 +132,8 @@ func (v *listVerb) parse(args []string) error {
 
 // checkNames returns an error if a flag doesn't go with names.
 func (v *listVerb) checkNames() error {
-	if v.json || v.page != nil {
-		return exit.Usagef("list: --json and --page print whole pages: they cannot be combined with %s", safe.Clip(v.names[0], 60))
+	if v.json || v.tokens || v.page != nil {
+		return exit.Usagef("list: --json, --page and --tokens print whole pages: they cannot be combined with %s", safe.Clip(v.names[0], 60))
 	}
 	return nil
 }
@@ -124,6 +141,9 @@ func (v *listVerb) checkNames() error {
 func (v *listVerb) run(ctx context.Context, s *session) error {
 	if v.names != nil {
 		return v.details(ctx, s)
+	}
+	if v.tokens {
+		return v.countTokens(ctx, s)
 	}
 	kinds := v.kinds
 	if kinds == nil {
@@ -248,6 +268,61 @@ func (v *listVerb) list(ctx context.Context, s *session, kind string, headed boo
 		}
 	}
 	return nil
+}
+
+// tokenCounts are the tokens of a tool, or of all tools with their counts.
+type tokenCounts struct {
+	Name string `json:"name,omitempty"`
+	// Tokens counts the name, the description and the inputSchema.
+	Tokens int           `json:"tokens"`
+	Output int           `json:"outputSchemaTokens"`
+	Tools  []tokenCounts `json:"tools,omitempty"`
+}
+
+// countTokens prints the number of tokens of each tool.
+func (v *listVerb) countTokens(ctx context.Context, s *session) error {
+	var sum tokenCounts
+	var stale []string
+	defer func() { noteStale(s, stale) }()
+	err := EachPage(s.notes, nil, func(cursor *string, pages *era.Pages) (*string, error) {
+		s.trace.Forget()
+		page, err := s.ListTools(ctx, cursor)
+		if err != nil {
+			return nil, err
+		}
+		stale = append(stale, staleUpstreams(s, mcp.MethodToolsList)...)
+		result, _ := s.trace.Result(mcp.MethodToolsList)
+		for el := jsonwire.ArrayElements(jsonwire.Lookup(result, "tools")); el.Next(); {
+			tool := tokenCounts{Name: jsonwire.Text(jsonwire.Lookup(el.Value(), "name"))}
+			if !pages.IsNew(tool.Name) && cursor != nil {
+				continue
+			}
+			tool.Tokens, tool.Output = tokens.CountTool(el.Value())
+			sum.Tools = append(sum.Tools, tool)
+			sum.Tokens += tool.Tokens
+			sum.Output += tool.Output
+		}
+		return page.NextCursor, nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(sum.Tools, func(a, b tokenCounts) int { return cmp.Compare(b.Tokens, a.Tokens) })
+	if v.json {
+		return s.writeObject(sum)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s o200k tokens in %s: name, description, inputSchema", trace.FormatCount(sum.Tokens), plural.Of(len(sum.Tools), "tool"))
+	if sum.Output > 0 {
+		fmt.Fprintf(&text, " (outputSchema, not sent by most hosts: %s)", trace.FormatCount(sum.Output))
+	}
+	for _, tool := range sum.Tools {
+		fmt.Fprintf(&text, "\n%*s  %s", len(trace.FormatCount(sum.Tools[0].Tokens)), trace.FormatCount(tool.Tokens), safe.Clip(tool.Name, 100))
+		if tool.Output > 0 {
+			fmt.Fprintf(&text, " (outputSchema: %s)", trace.FormatCount(tool.Output))
+		}
+	}
+	return s.write(text.String() + "\n")
 }
 
 // staleUpstreams returns the servers behind a gateway whose part of the last list is missing or may

@@ -30,7 +30,9 @@ func NewStatsCommand(e *kit.Env) *cobra.Command {
 		Long: `Summarize captures by tool or by method: the number of calls and of failures,
 the server's response times (median, 95th and 99th percentile), and the bytes of
 requests, of responses and of a tool's definition, which every model that is
-offered the tool must read.
+offered the tool must read. By tool, a line for each server with a list of tools
+follows: how many o200k tokens their definitions have (mcpwire list --help says
+what is counted).
 
 For a bridge's capture, stats counts the downstream side, unless --side selects
 another: each call is on both sides.
@@ -80,7 +82,10 @@ capture, with all others of the same time.`,
 			if asJSON {
 				return writeStatsJSON(e, list, by)
 			}
-			return writeStats(e, list, by, len(paths) > 1, all)
+			if err := writeStats(e, list, by, len(paths) > 1, all); err != nil || by == "method" {
+				return err
+			}
+			return writeTokens(e, m.Tools())
 		},
 	}
 	side.Register(c, capture.Downstream)
@@ -136,6 +141,8 @@ type statRecord struct {
 	RequestBytes    int64    `json:"requestBytes"`
 	ResponseBytes   int64    `json:"responseBytes"`
 	DefinitionBytes int64    `json:"definitionBytes,omitempty"`
+	// DefinitionTokens counts o200k tokens of the name, the description and the inputSchema.
+	DefinitionTokens int `json:"definitionTokens,omitempty"`
 }
 
 func writeStatsJSON(e *kit.Env, list []*trace.Stat, by string) error {
@@ -143,7 +150,7 @@ func writeStatsJSON(e *kit.Env, list []*trace.Stat, by string) error {
 	for _, s := range list {
 		r := statRecord{
 			Server: s.Server, Calls: s.Calls, OK: s.OK, Errors: s.Errors, IsErrors: s.ToolErrors, Cancelled: s.Canceled, Unanswered: s.Unanswered,
-			RequestBytes: s.BytesIn, ResponseBytes: s.BytesOut, DefinitionBytes: s.DefinitionBytes,
+			RequestBytes: s.BytesIn, ResponseBytes: s.BytesOut, DefinitionBytes: s.DefinitionBytes, DefinitionTokens: s.DefinitionTokens(),
 		}
 		if r.Tool = s.Name; by == "method" {
 			r.Tool, r.Method = "", s.Name
@@ -186,6 +193,22 @@ func writeStats(e *kit.Env, list []*trace.Stat, by string, server, all bool) err
 		t.Drop("DEFINITION")
 	}
 	return t.Print(e)
+}
+
+// writeTokens prints how many tokens the definitions of each server have. list is ordered by server.
+func writeTokens(e *kit.Env, list []*trace.Stat) error {
+	list = slices.DeleteFunc(list, func(s *trace.Stat) bool { return s.DefinitionBytes == 0 })
+	for len(list) > 0 {
+		server, count, n := list[0].Server, 0, 0
+		for ; n < len(list) && list[n].Server == server; n++ {
+			count += list[n].DefinitionTokens()
+		}
+		if _, err := fmt.Fprintf(e.Stdout, "%s: %s o200k tokens in the definitions of %s\n", column(server, 60), trace.FormatCount(count), plural.Of(n, "tool")); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
 }
 
 // total returns the sum of a list.

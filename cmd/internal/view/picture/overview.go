@@ -19,8 +19,6 @@ const (
 	maxTools    = 12 // in a list
 	maxLives    = 16
 	timeBuckets = 72
-	// bytesPerToken is about how many bytes of JSON a token of a language model has.
-	bytesPerToken = 4
 )
 
 // An Overview summarizes the traffic of a model: requests over time, latencies by tool, sizes of
@@ -38,6 +36,7 @@ type Overview struct {
 	definitions            []definition
 	definitionTools        int
 	definitionBytes        int64
+	definitionTokens       int
 	definitionByServer     []definition
 	lives                  []life
 	moreLives              int
@@ -57,6 +56,7 @@ type definition struct {
 	server, name string
 	color        int
 	bytes        int64
+	tokens       int
 }
 
 // A life is a session, from its first to its last event.
@@ -131,15 +131,18 @@ func (o *Overview) addTools(m *trace.Model, colors map[string]int) {
 	byServer := map[string]*definition{}
 	for _, s := range stats {
 		if s.DefinitionBytes > 0 && !strings.HasSuffix(s.Server, " upstream") {
-			o.definitions = append(o.definitions, definition{s.Server, s.Name, color(s.Server), s.DefinitionBytes})
+			n := s.DefinitionTokens()
+			o.definitions = append(o.definitions, definition{s.Server, s.Name, color(s.Server), s.DefinitionBytes, n})
 			o.definitionTools++
 			o.definitionBytes += s.DefinitionBytes
+			o.definitionTokens += n
 			d := byServer[s.Server]
 			if d == nil {
 				d = &definition{server: s.Server, color: color(s.Server)}
 				byServer[s.Server] = d
 			}
 			d.bytes += s.DefinitionBytes
+			d.tokens += n
 		}
 		if s.Calls > 0 {
 			l := &s.Latency
@@ -293,11 +296,11 @@ func (o *Overview) kpis() []kpi {
 		return trace.FormatDuration(o.latency.Quantile(q))
 	}
 	return []kpi{
-		{"Requests", grouped(o.calls), pending, ""},
-		{"Failed", grouped(o.failed), share, class},
+		{"Requests", trace.FormatCount(o.calls), pending, ""},
+		{"Failed", trace.FormatCount(o.failed), share, class},
 		{"Median", p(0.5), "p95 " + p(0.95), ""},
 		{"p99", p(0.99), "longest " + p(1), ""},
-		{"Servers", grouped(o.servers), plural.Of(len(o.lives)+o.moreLives, "session"), ""},
+		{"Servers", trace.FormatCount(o.servers), plural.Of(len(o.lives)+o.moreLives, "session"), ""},
 		o.definitionKPI(),
 	}
 }
@@ -306,21 +309,12 @@ func (o *Overview) definitionKPI() kpi {
 	if o.definitionBytes == 0 {
 		return kpi{"Definitions", "–", "no tools listed", ""}
 	}
-	return kpi{"Definitions", "≈" + grouped(int(o.definitionBytes/bytesPerToken)), "tokens, " + trace.FormatSize(o.definitionBytes), ""}
-}
-
-// grouped formats a count: "12,345".
-func grouped(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return kpi{"Definitions", trace.FormatCount(o.definitionTokens), "o200k tokens, " + trace.FormatSize(o.definitionBytes), ""}
 }
 
 // count formats a count of things: "12,345 rows".
 func count(n int, what string) string {
-	return grouped(n) + strings.TrimPrefix(plural.Of(n, what), strconv.Itoa(n))
+	return trace.FormatCount(n) + strings.TrimPrefix(plural.Of(n, what), strconv.Itoa(n))
 }
 
 // drawCalls draws requests over time.
@@ -341,7 +335,7 @@ func (o *Overview) drawCalls(c *canvas, x, y, w float64) {
 		at := base - tall*share
 		c.line("p-grid", left, at, right, at)
 		if n := float64(top) * share; n == math.Trunc(n) {
-			c.text("p-time", left-8, at+3.5, "end", grouped(int(n)))
+			c.text("p-time", left-8, at+3.5, "end", trace.FormatCount(int(n)))
 		}
 	}
 	step := (right - left) / timeBuckets
@@ -450,9 +444,9 @@ func (o *Overview) drawTools(c *canvas, x, y, w, h float64) {
 			c.path("p-arrow p-open p-l-ask", circlePath(place(t.p95), at-4, 3.4))
 			c.circle(serverClass(t.color), place(t.p50), at-4, 4.2)
 		}
-		c.text("p-dim", x+w-cardPad, at, "end", grouped(int(t.calls)))
+		c.text("p-dim", x+w-cardPad, at, "end", trace.FormatCount(int(t.calls)))
 		if t.failed > 0 {
-			c.text("p-dim p-bad", x+w-cardPad-textWidth(grouped(int(t.calls)), 11)-6, at, "end", "✖"+grouped(int(t.failed)))
+			c.text("p-dim p-bad", x+w-cardPad-textWidth(trace.FormatCount(int(t.calls)), 11)-6, at, "end", "✖"+trace.FormatCount(int(t.failed)))
 		}
 	}
 	note := "● p50   ○ p95   | p99, time of the server"
@@ -499,7 +493,7 @@ func (o *Overview) drawDefinitions(c *canvas, x, y, w, h float64) {
 		c.text("p-dim", x+cardPad, y+62, "start", "No tools were listed.")
 		return
 	}
-	total := "≈" + grouped(int(o.definitionBytes/bytesPerToken)) + " tokens"
+	total := trace.FormatCount(o.definitionTokens) + " o200k tokens"
 	if w > 400 {
 		total = fmt.Sprintf("%s, %s, %s in each context", count(o.definitionTools, "tool"), trace.FormatSize(o.definitionBytes), total)
 	}
@@ -524,7 +518,7 @@ func (o *Overview) drawDefinitions(c *canvas, x, y, w, h float64) {
 		c.spans(x+cardPad+14, at, "start", nameSpans(d.name, shared[d.name], d.server, nameW-14)...)
 		c.rect("p-track", left, at-9, right-left, 10, 3)
 		c.rect(serverClass(d.color), left, at-9, max((right-left)*float64(d.bytes)/float64(most), 2), 10, 3)
-		c.text("p-dim", x+w-cardPad, at, "end", trace.FormatSize(d.bytes)+"  ≈"+grouped(int(d.bytes/bytesPerToken)))
+		c.text("p-dim", x+w-cardPad, at, "end", trace.FormatSize(d.bytes)+"  "+trace.FormatCount(d.tokens))
 	}
 }
 

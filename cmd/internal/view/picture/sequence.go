@@ -527,7 +527,7 @@ func (b *sequenceBuilder) describe(rows []*trace.Row) {
 	}
 	parts := []string{from.UTC().Format("2006-01-02 15:04:05 UTC"), count(calls, "request")}
 	if failed > 0 {
-		parts = append(parts, grouped(failed)+" failed")
+		parts = append(parts, trace.FormatCount(failed)+" failed")
 	}
 	parts = append(parts, trace.FormatDuration(to.Sub(from)))
 	b.subtitle = strings.Join(parts, "  ·  ")
