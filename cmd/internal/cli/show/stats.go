@@ -195,7 +195,8 @@ func writeStats(e *kit.Env, list []*trace.Stat, by string, server, all bool) err
 	return t.Print(e)
 }
 
-// writeTokens prints how many tokens the definitions of each server have. list is ordered by server.
+// writeTokens prints how many tokens the definitions of each server have. list is ordered by
+// server.
 func writeTokens(e *kit.Env, list []*trace.Stat) error {
 	list = slices.DeleteFunc(list, func(s *trace.Stat) bool { return s.DefinitionBytes == 0 })
 	for len(list) > 0 {
