@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -314,6 +315,79 @@ func TestCallerTokensAreBounded(t *testing.T) {
 	}
 }
 
+// TestOnlyAcceptedTokensAreRemembered checks that a token that the verifier rejects is not exchanged,
+// whatever else the verifier returns.
+func TestOnlyAcceptedTokensAreRemembered(t *testing.T) {
+	alice := &auth.Principal{Issuer: "i", Subject: "alice"}
+	for _, tt := range []struct {
+		name string
+		p    *auth.Principal
+		err  error
+		want bool
+	}{
+		{"accepted", alice, nil, true},
+		{"rejected", alice, auth.ErrExpired, false},
+		{"neither", nil, nil, false},
+	} {
+		var tokens CallerTokens
+		p, err := tokens.Verifier(verifierFunc(func() (*auth.Principal, error) { return tt.p, tt.err })).Verify(t.Context(), "token")
+		if p != tt.p || err != tt.err {
+			t.Errorf("%s: Verify returned %v, %v", tt.name, p, err)
+		}
+		token, err := tokens.Of(as(t.Context(), "alice"))
+		if got := err == nil && token.Reveal() == "token"; got != tt.want {
+			t.Errorf("%s: the token is known: %t, want %t", tt.name, got, tt.want)
+		}
+	}
+}
+
+type verifierFunc func() (*auth.Principal, error)
+
+func (f verifierFunc) Verify(context.Context, string) (*auth.Principal, error) { return f() }
+
+// TestNoSecret checks that a request whose secret is empty and can no longer be read is not sent,
+// and that its body is closed.
+func TestNoSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fail error
+		i := newIDP()
+		rt, err := (&Credentials{Token: func() (auth.Secret, error) { return auth.Secret{}, fail }}).Transport(testUpstream, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fail = errors.New("the variable KEY is not set")
+		time.Sleep(sourceTTL)
+		for _, body := range []*closeNoter{{}, nil} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, testUpstream, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body != nil {
+				req.Body = body
+			}
+			if _, err := rt.RoundTrip(req); err == nil || err.Error() != "header Authorization: the variable KEY is not set" {
+				t.Errorf("got %v", err)
+			}
+			if body != nil && !body.closed {
+				t.Error("the body is open")
+			}
+		}
+		if len(i.sent) != 0 {
+			t.Errorf("got %d requests, want 0", len(i.sent))
+		}
+	})
+}
+
+// A closeNoter is an empty body that notes Close.
+type closeNoter struct{ closed bool }
+
+func (*closeNoter) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (c *closeNoter) Close() error {
+	c.closed = true
+	return nil
+}
+
 func TestCredentialErrors(t *testing.T) {
 	broken := func() (auth.Secret, error) { return auth.Secret{}, errors.New("the variable KEY is not set") }
 	for _, tt := range []struct {
@@ -327,6 +401,11 @@ func TestCredentialErrors(t *testing.T) {
 	} {
 		if _, err := tt.c.Transport(testUpstream, newIDP()); err == nil || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
+		}
+	}
+	for _, server := range []string{"https://up.example.com:port/mcp", "/mcp", "mcp:x", ""} {
+		if _, err := new(Credentials).Transport(server, newIDP()); err == nil || err.Error() != "the URL of the server is malformed" {
+			t.Errorf("server %q: got %v", server, err)
 		}
 	}
 }

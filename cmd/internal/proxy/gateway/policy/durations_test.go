@@ -86,4 +86,13 @@ func TestManyDurations(t *testing.T) {
 	if total != calls {
 		t.Errorf("%d calls are counted, want %d", total, calls)
 	}
+	// A histogram that is there goes on. A call that would need another one counts without the name.
+	d.Record(callRecord("files", "tool0", gateway.OutcomeOK, 0))
+	d.Record(callRecord("files", "tool0", gateway.OutcomeError, 0))
+	text := string(d.Append(nil))
+	for _, want := range []string{`name="tool0",outcome="ok"} 2`, `name="",outcome="error"} 1`} {
+		if !strings.Contains(text, `_count{upstream="files",method="tools/call",`+want+"\n") {
+			t.Errorf("the histograms have no line %s", want)
+		}
+	}
 }

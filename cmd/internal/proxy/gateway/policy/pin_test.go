@@ -1,12 +1,12 @@
 package policy
 
 import (
-	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +16,7 @@ import (
 
 	"mcpwire/cmd/internal/json/jsondiff"
 	"mcpwire/cmd/internal/proxy/gateway"
+	"mcpwire/internal/proc/filelock"
 )
 
 const pinnedTool = `{"name":"read","description":"Reads a file.","inputSchema":{"type":"object","properties":{"path":{"type":"string"}}}}`
@@ -40,6 +41,9 @@ func savedTestPins(t *testing.T) *Pins {
 	p.Decide("hide", "legacy", gateway.KindTool, "a", []byte(pinnedTool))
 	if err := p.save(); err != nil {
 		t.Fatal(err)
+	}
+	if len(p.dirty) != 0 {
+		t.Fatalf("got %d pins to write after save, want 0", len(p.dirty))
 	}
 	return p
 }
@@ -322,22 +326,117 @@ func TestRereadAtOnce(t *testing.T) {
 	}
 }
 
-// TestPinsAreSaved checks that pins are written before Close.
+// TestPinsAreSaved checks that pins are written before Close, and that the log says so if they
+// cannot be.
 func TestPinsAreSaved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "pins.json")
-		p := openTestPins(t, path, nil)
-		p.Decide("warn", "legacy", gateway.KindPrompt, "ask", []byte(pinnedTool))
-		time.Sleep(2 * pinSaveDelay)
-		synctest.Wait()
-		text, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(text), `"kind": "prompt"`) {
-			t.Errorf("got %q, %v", text, err)
+	for _, writable := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			path := filepath.Join(dir, "pins.json")
+			var log strings.Builder
+			p := openTestPins(t, path, slog.New(slog.NewTextHandler(&log, nil)))
+			if !writable { // the folder is a file
+				if err := os.WriteFile(dir, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p.Decide("warn", "legacy", gateway.KindPrompt, "ask", []byte(pinnedTool))
+			time.Sleep(2 * pinSaveDelay)
+			synctest.Wait()
+			text, err := os.ReadFile(path)
+			if written := err == nil && strings.Contains(string(text), `"kind": "prompt"`); written != writable {
+				t.Errorf("writable %t: got %q, %v", writable, text, err)
+			}
+			if logged := strings.Contains(log.String(), "pins not written"); logged == writable {
+				t.Errorf("writable %t: the log has %q", writable, &log)
+			}
+			if err := p.Close(); (err == nil) != writable {
+				t.Errorf("writable %t: Close: %v", writable, err)
+			}
+		})
+	}
+}
+
+// TestChangeIsUndone checks that a definition that is as it was pinned again no longer counts as
+// changed, also in the file.
+func TestChangeIsUndone(t *testing.T) {
+	p := savedTestPins(t)
+	for _, tt := range []struct {
+		definition string
+		want       int
+	}{{strings.Replace(pinnedTool, "a file", "all files", 1), 1}, {pinnedTool, 0}} {
+		p.Decide("hide", "legacy", gateway.KindTool, "a", []byte(tt.definition))
+		if err := p.save(); err != nil {
+			t.Fatal(err)
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
+		if changes, err := ChangedPins(p.path); err != nil || len(changes) != tt.want {
+			t.Errorf("%s: got %d changes, %v, want %d", tt.definition, len(changes), err, tt.want)
+		}
+	}
+	p.Decide("hide", "legacy", gateway.KindTool, "a", []byte(pinnedTool))
+	if len(p.dirty) != 0 {
+		t.Error("the same definition is written again")
+	}
+}
+
+// TestTooManyPins checks that new definitions count as changed if too many are pinned, that known
+// ones do not, and that the log says so once.
+func TestTooManyPins(t *testing.T) {
+	var log strings.Builder
+	p := openTestPins(t, filepath.Join(t.TempDir(), "pins.json"), slog.New(slog.NewTextHandler(&log, nil)))
+	defer p.cancel() // does not write the file
+	for i := range maxPins - 1 {
+		p.pins[pinKey{name: strconv.Itoa(i)}] = &pin{}
+	}
+	var got []gateway.PinDecision
+	for _, name := range []string{"last", "more", "more", "last"} {
+		got = append(got, p.Decide("hide", "legacy", gateway.KindTool, name, []byte(pinnedTool)))
+	}
+	got = append(got, p.Decide("warn", "legacy", gateway.KindTool, "more", []byte(pinnedTool)))
+	want := []gateway.PinDecision{gateway.PinShow, gateway.PinHide, gateway.PinHide, gateway.PinShow, gateway.PinWarn}
+	if diff := cmp.Diff(want, got); diff != "" || len(p.pins) != maxPins {
+		t.Errorf("%d pins, decisions (-want +got):\n%s", len(p.pins), diff)
+	}
+	if n := strings.Count(log.String(), "too many definitions are pinned"); n != 1 {
+		t.Errorf("got %d lines in the log, want 1:\n%s", n, &log)
+	}
+}
+
+// TestPinsAreLocked checks that a change waits for another process that has locked the file, and
+// fails if that takes too long.
+func TestPinsAreLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pins.json")
+	file, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if got, err := filelock.Try(file); !got || err != nil {
+		t.Fatalf("lock: got %t, %v", got, err)
+	}
+	if other, err := os.OpenFile(path+".lock", os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	} else {
+		defer other.Close()
+		if got, _ := filelock.Try(other); got {
+			t.Skip("this system has no locks between processes")
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := AcceptPins(path, "a", "")
+		if err == nil || !strings.Contains(err.Error(), "another process has locked") || time.Since(start) != pinLockTimeout {
+			t.Errorf("got %v after %v, want an error after %v", err, time.Since(start), pinLockTimeout)
+		}
+		start = time.Now()
+		time.AfterFunc(time.Second, func() { file.Close() })
+		if _, err := AcceptPins(path, "a", ""); err != nil || time.Since(start) < time.Second {
+			t.Errorf("locked for a second: got %v after %v", err, time.Since(start))
 		}
 	})
+	if _, err := AcceptPins(filepath.Join(path, "no folder", "pins.json"), "a", ""); err == nil || !strings.HasPrefix(err.Error(), "pins: ") {
+		t.Errorf("no folder: got %v", err)
+	}
 }
 
 func TestPinsBadFile(t *testing.T) {
@@ -358,22 +457,42 @@ func TestPinsBadFile(t *testing.T) {
 	}
 }
 
-// TestLongDefinition checks that a change of a definition that is too long to store is detected.
+// TestLongDefinition checks that a change of a definition that is too long to store is detected, and
+// that it can be accepted.
 func TestLongDefinition(t *testing.T) {
+	of := func(letter string, n int) string {
+		return `{"description":"` + strings.Repeat(letter, n) + `"}`
+	}
+	long := of("x", maxPinnedText)
+	for _, tt := range []struct {
+		name          string
+		first, second string
+	}{
+		{"both", long, of("y", maxPinnedText)},
+		{"the first", long, of("y", 1)},
+		{"the second", of("y", 1), long},
+	} {
+		p := openTestPins(t, filepath.Join(t.TempDir(), "pins.json"), nil)
+		p.Decide("warn", "legacy", gateway.KindTool, "x", []byte(tt.first))
+		if got := p.Decide("warn", "legacy", gateway.KindTool, "x", []byte(tt.second)); got != gateway.PinWarn {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		changes, err := ChangedPins(p.path)
+		if err != nil || len(changes) != 1 || !slices.Equal(changes[0].Lines(), []string{"the definition is too long to be shown"}) {
+			t.Errorf("%s: got %+v, %v", tt.name, changes, err)
+		}
+	}
 	p := openTestPins(t, filepath.Join(t.TempDir(), "pins.json"), nil)
-	long, err := json.Marshal(map[string]string{"description": strings.Repeat("x", maxPinnedText)})
-	if err != nil {
-		t.Fatal(err)
+	defer p.Close()
+	var got []gateway.PinDecision
+	for _, tt := range []struct{ name, legacy, modern string }{{"same", long, long}, {"other", long, of("y", maxPinnedText)}, {"shorter", long, of("x", 1)}} {
+		p.Decide("hide", "legacy", gateway.KindTool, tt.name, []byte(tt.legacy))
+		got = append(got, p.Decide("hide", "modern", gateway.KindTool, tt.name, []byte(tt.modern)))
 	}
-	p.Decide("warn", "legacy", gateway.KindTool, "x", long)
-	if got := p.Decide("warn", "legacy", gateway.KindTool, "x", append(long[:len(long)-2:len(long)-2], `y"}`...)); got != gateway.PinWarn {
-		t.Errorf("got %v", got)
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := ChangedPins(p.path)
-	if err != nil || len(changes) != 1 || !slices.Equal(changes[0].Lines(), []string{"the definition is too long to be shown"}) {
-		t.Errorf("got %+v, %v", changes, err)
+	if diff := cmp.Diff([]gateway.PinDecision{gateway.PinShow, gateway.PinHide, gateway.PinHide}, got); diff != "" {
+		t.Errorf("first definitions in another catalog (-want +got):\n%s", diff)
 	}
 }

@@ -116,6 +116,26 @@ func TestViews(t *testing.T) {
 			},
 		},
 		{
+			"URIs that are written as they are read", []config.View{{Allow: []string{"files__file:///", "files__file:///a", "files__file:///d/"}}}, nil,
+			[]item{{resource, "files", "file:///"}, {resource, "files", "file:///a"}, {resource, "files", "file:///d/"}},
+			[]item{{resource, "files", "file:///a/"}, {resource, "files", "file:///d"}, {resource, "files", "file:///d/../a"}},
+		},
+		{
+			"the host of a URI of the web", []config.View{{Allow: []string{"web__https://x/*", `web__https:\\\\x*`}}}, nil,
+			[]item{{resource, "web", "https://x/../y"}, {resource, "web", "https://x/a/../../y"}, {resource, "web", `https:\\x\..\y`}},
+			[]item{{resource, "web", "https://y/../x/a"}, {resource, "web", "https://y/"}},
+		},
+		{
+			"nested escapes", []config.View{{Allow: []string{"files__file:///a*"}}}, nil,
+			[]item{{resource, "files", "file:///a%20b"}, {resource, "files", "file:///a%2520b"}, {resource, "files", "file:///a%252520b"}},
+			[]item{{resource, "files", "file:///a%25252520b"}},
+		},
+		{
+			"denied hosts of files", []config.View{{Allow: []string{"*"}, Deny: []string{"*__file://server/*"}}}, nil,
+			[]item{{resource, "files", "file:///a"}, {resource, "files", "file://other/a"}, {resource, "files", "file://localhost/a"}},
+			[]item{{resource, "files", "file://server/a"}, {resource, "files", "FILE://SERVER/a"}, {resource, "files", "file://s%65rver/a"}},
+		},
+		{
 			"denied URIs without a host", []config.View{{Allow: []string{"*"}, Deny: []string{"db__db://secret/*", "db__doc:secret/*"}}}, nil,
 			[]item{{resource, "db", "db://public/a"}, {resource, "db", "db://public"}, {resource, "db", "doc:public/a"}},
 			[]item{{resource, "db", "db://public/../secret/b"}, {resource, "db", "db://public/../../secret/b"}, {resource, "db", "db://../secret/b"}, {resource, "db", "doc:a/../secret/b"}},
@@ -162,8 +182,9 @@ func TestFilters(t *testing.T) {
 		}{
 			{gateway.KindTool, "files", "read"}, {gateway.KindTool, "files", "read_secret"}, {gateway.KindTool, "files", "write"}, {gateway.KindTool, "files", "delete"},
 			{gateway.KindPrompt, "files", "write"}, {gateway.KindResource, "files", "file:///a"}, {gateway.KindResource, "files", "file:///etc/passwd"},
-			{gateway.KindResource, "files", "file:///a/../etc/passwd"}, {gateway.KindTemplate, "files", "file:///etc/{x}"},
-			{gateway.KindTool, "open", "write"}, {gateway.KindTool, "other", "write"},
+			{gateway.KindResource, "files", "file:///a/../etc/passwd"}, {gateway.KindResource, "files", "file:/etc/passwd"}, {gateway.KindResource, "files", "file://server/etc/passwd"},
+			{gateway.KindTemplate, "files", "file:///etc/{x}"},
+			{gateway.KindTool, "open", "write"}, {gateway.KindResource, "open", "file:///%2525252525252e"}, {gateway.KindTool, "other", "write"},
 		} {
 			if v.Of(t.Context()).Allows(i.kind, i.upstream, i.name) {
 				list = append(list, i.kind.String()+" "+i.upstream+" "+i.name)
@@ -171,12 +192,18 @@ func TestFilters(t *testing.T) {
 		}
 		return list
 	}
-	want := []string{"tool files read", "tool files delete", "prompt files write", "resource files file:///a", "tool open write", "tool other write"}
+	want := []string{"tool files read", "tool files delete", "prompt files write", "resource files file:///a", "tool open write", "resource open file:///%2525252525252e", "tool other write"}
 	if diff := cmp.Diff(want, allowed(nil)); diff != "" {
 		t.Errorf("without rules (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"tool files read"}, allowed([]config.View{{Allow: []string{"files__*"}, Deny: []string{"*delete", "prompt:*", "resource:*"}}})); diff != "" {
 		t.Errorf("with rules (-want +got):\n%s", diff)
+	}
+	filters = map[string]Filters{"files": {
+		Tools: config.Filter{Deny: []string{"write"}}, Prompts: config.Filter{Deny: []string{"write"}}, Resources: config.Filter{Allow: []string{"file:*"}, Deny: []string{"file:///etc/*"}},
+	}}
+	if diff := cmp.Diff([]string{"tool files read", "tool files read_secret", "tool files delete", "resource files file:///a", "tool open write", "resource open file:///%2525252525252e", "tool other write"}, allowed(nil)); diff != "" {
+		t.Errorf("with filters of each kind (-want +got):\n%s", diff)
 	}
 	for _, bad := range []Filters{{Tools: config.Filter{Allow: []string{`\`}}}, {Prompts: config.Filter{Deny: []string{`\`}}}} {
 		if _, err := NewViews(nil, map[string]Filters{"files": bad}); err == nil || !strings.HasPrefix(err.Error(), "upstreams.files: ") {
@@ -306,6 +333,43 @@ func TestViewKeys(t *testing.T) {
 	}
 	if diff := cmp.Diff([]bool{true, false, false, false}, got); diff != "" {
 		t.Errorf("equal keys (-want +got):\n%s", diff)
+	}
+}
+
+// TestViewsAreKept checks that callers of the same rules get one view, and that the kept views are
+// bounded.
+func TestViewsAreKept(t *testing.T) {
+	const n = 13 // each of 2^n sets of scopes has a view
+	var rules []config.View
+	for i := range n {
+		rules = append(rules, config.View{Match: config.Match{Scopes: []string{fmt.Sprint("s", i)}}, Allow: []string{"*"}})
+	}
+	views, err := NewViews(rules, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(set int) *View {
+		p := &auth.Principal{Issuer: "i", Subject: "a"}
+		for i := range n {
+			if set>>i&1 == 1 {
+				p.Scopes = append(p.Scopes, fmt.Sprint("s", i))
+			}
+		}
+		return views.of(auth.WithPrincipal(t.Context(), p))
+	}
+	first := of(1)
+	if of(1) != first {
+		t.Error("the second caller got another view, want the first one's")
+	}
+	for set := range 1 << n {
+		of(set)
+	}
+	if got := len(views.views); got != maxViews {
+		t.Errorf("got %d views, want %d", got, maxViews)
+	}
+	last := of(1<<n - 1)
+	if of(1) != first || !last.Allows(gateway.KindTool, "files", "read") {
+		t.Error("with too many views: the first view is no longer kept, or another one does not work")
 	}
 }
 
