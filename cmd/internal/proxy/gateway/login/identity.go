@@ -114,12 +114,13 @@ func (i *identity) fetchMetadata(ctx context.Context) (*oidcMetadata, error) {
 	root, path := issuer.Scheme+"://"+issuer.Host, strings.TrimSuffix(issuer.EscapedPath(), "/")
 	var meta oidcMetadata
 	for _, address := range []string{root + path + "/.well-known/openid-configuration", root + "/.well-known/oauth-authorization-server" + path} {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-		if err != nil {
+		var req *http.Request
+		if req, err = http.NewRequestWithContext(ctx, http.MethodGet, address, nil); err != nil {
 			return nil, err
 		}
-		status, body, err := i.do(req)
-		if err != nil {
+		var status int
+		var body []byte
+		if status, body, err = i.do(req); err != nil {
 			return nil, fmt.Errorf("metadata of the issuer: %w", err)
 		}
 		if status != http.StatusOK {
@@ -130,11 +131,8 @@ func (i *identity) fetchMetadata(ctx context.Context) (*oidcMetadata, error) {
 		if err == nil {
 			return &meta, i.check(&meta)
 		}
-		if address != root+path+"/.well-known/openid-configuration" {
-			return nil, err
-		}
 	}
-	return &meta, nil
+	return nil, err
 }
 
 // check checks metadata, and adds the verifier.

@@ -1,6 +1,8 @@
 package login
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -8,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -182,6 +185,7 @@ func TestLoggedInElsewhere(t *testing.T) {
 		{"the rejected token", "old", &rejection{status: 403, token: hashOf("Bearer old")}, false},
 		{"no token after a rejection", "", &rejection{status: 403, token: hashOf("Bearer old")}, false},
 		{"an invalid token", "old", &rejection{status: 401, token: hashOf("Bearer old")}, false},
+		{"a token that was just removed", "removed", &rejection{status: 403, token: hashOf("Bearer old")}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := New(&Options{URL: "http://127.0.0.1:1"})
@@ -196,11 +200,147 @@ func TestLoggedInElsewhere(t *testing.T) {
 				must(t, a.store.Save(t.Context(), oauth.RecordKey{Resource: server, Account: a.store.account}, &oauth.Record{Tokens: tokens}))
 			}
 			a.rejected = tt.rejected
+			if tt.stored == "removed" {
+				a.setLocked(true, time.Now())
+				must(t, a.store.Delete(t.Context(), oauth.RecordKey{Resource: server, Account: a.store.account}))
+			}
 			if got := a.hasLoggedInElsewhere(t.Context()); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
 	}
+}
+
+// TestFinishedElsewhere checks that the gateway is notified of a login at another gateway if the user
+// has been logged in before, and that the client with the former tokens is gone then.
+func TestFinishedElsewhere(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		rejected *rejection
+		want     int
+	}{
+		{"no rejection", nil, 0},
+		{"an invalid token", &rejection{status: http.StatusUnauthorized}, 0}, // loggedIn has noticed
+		{"a token with too few scopes", &rejection{status: http.StatusForbidden}, 1},
+	} {
+		l, u := newTestLogins(t)
+		changes := 0
+		l.Notify(nil, func(string, time.Time, func(context.Context) bool) { changes++ })
+		a, err := l.accountOf(as("alice"), u)
+		must(t, err)
+		_, err = a.transport(roundTripper(nil))
+		must(t, err)
+		a.rejected, a.refused = tt.rejected, true
+		a.finishedElsewhere()
+		l.Close() // waits for the notification
+		if changes != tt.want || (a.client == nil) != (tt.want > 0) || a.rejected != nil || a.refused {
+			t.Errorf("%s: got %d changes, want %d; client %v, rejection %v, refused %v", tt.name, changes, tt.want, a.client, a.rejected, a.refused)
+		}
+	}
+}
+
+// TestIdentityResponses checks what of the issuer's redirects and responses of its token endpoint is
+// malformed.
+func TestIdentityResponses(t *testing.T) {
+	const issuer = "https://idp.example.com"
+	for _, tt := range []struct {
+		name, query string
+		// iss means that the issuer names itself in each response.
+		iss    bool
+		status int
+		body   string
+		want   string
+	}{
+		{"two codes", "code=a&code=b", false, 200, "", "the response is malformed"},
+		{"two issuers", "code=a&iss=a&iss=b", false, 200, "", "the response is malformed"},
+		{"a long code", "code=" + strings.Repeat("x", maxCode+1), false, 200, "", "the response is malformed"},
+		{"a long error", "error=" + strings.Repeat("x", maxCode+1), false, 200, "", "the response is malformed"},
+		{"another issuer", "code=a&iss=https://evil.example", false, 200, "", "the response is from another authorization server"},
+		{"no issuer", "code=a", true, 200, "", "the response is from another authorization server"},
+		{"an error", "error=access_denied", false, 200, "", errRefused.Error()},
+		{"no code", "", false, 200, "", "the response has no code"},
+		{"status", "code=a", false, 400, `{"id_token":"T"}`, "the token endpoint of the issuer answered with status 400 and no ID token"},
+		{"not JSON", "code=a", false, 200, `{"id_token":"T"`, "the token endpoint of the issuer answered with status 200 and no ID token"},
+		{"no token", "code=a", false, 200, `{"id_token":""}`, "the token endpoint of the issuer answered with status 200 and no ID token"},
+		{"a long code that is short enough", "code=" + strings.Repeat("x", maxCode), false, 200, `{}`, "the token endpoint of the issuer answered with status 200 and no ID token"},
+		{"a long response", "code=a", false, 200, strings.Repeat(" ", maxIdentityBytes+1), "token endpoint: the response is too long"},
+		{"not a token", "code=a&iss=" + issuer, true, 201, `{"id_token":"T"}`, "the ID token: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			i := newIdentity(&config.LoginIdentity{Issuer: issuer, ID: "c"}, auth.Secret{}, roundTripper(func(r *http.Request) (*http.Response, error) {
+				return respond(r, tt.status, http.Header{}, tt.body), nil
+			}), "https://gw/oauth/identity")
+			meta := &oidcMetadata{Issuer: issuer, Authorization: issuer + "/a", Token: issuer + "/t", JWKS: issuer + "/k", IssInResponse: tt.iss}
+			must(t, i.check(meta))
+			q, err := url.ParseQuery(tt.query)
+			must(t, err)
+			user, err := i.finish(t.Context(), &identification{meta: meta}, q)
+			if err == nil || user != "" || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got %q, %v, want the error %s", user, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestIssuerMetadata checks where the metadata of the issuer is requested, and what of it is
+// invalid.
+func TestIssuerMetadata(t *testing.T) {
+	const oidc, oauth2 = "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"
+	doc := func(edit string) string {
+		m := map[string]string{"issuer": "https://idp.example.com/t", "authorization_endpoint": "https://idp.example.com/a", "token_endpoint": "https://idp.example.com/t", "jwks_uri": "https://idp.example.com/k"}
+		if name, value, ok := strings.Cut(edit, "="); ok {
+			m[name] = value
+		}
+		text, err := json.Marshal(m)
+		must(t, err)
+		return string(text)
+	}
+	const endpoint = "the metadata of the issuer has an endpoint that is missing or not https"
+	for _, tt := range []struct {
+		name string
+		docs map[string]string
+		want string
+	}{
+		{"OpenID Connect", map[string]string{"/t" + oidc: doc("")}, ""},
+		{"OAuth", map[string]string{oauth2 + "/t": doc("")}, ""},
+		{"both", map[string]string{"/t" + oidc: doc(""), oauth2 + "/t": "{"}, ""},
+		{"the first is not JSON", map[string]string{"/t" + oidc: "<html>", oauth2 + "/t": doc("")}, ""},
+		{"none", nil, "metadata of the issuer: status 404"},
+		{"another issuer", map[string]string{"/t" + oidc: doc("issuer=https://evil.example"), oauth2 + "/t": doc("")}, "the metadata of the issuer is that of another one"},
+		{"no endpoint", map[string]string{"/t" + oidc: doc("token_endpoint=")}, endpoint},
+		{"a relative endpoint", map[string]string{"/t" + oidc: doc("token_endpoint=/t")}, endpoint},
+		{"an endpoint with a user", map[string]string{"/t" + oidc: doc("token_endpoint=https://me@idp.example.com/t")}, endpoint},
+		{"http", map[string]string{"/t" + oidc: doc("authorization_endpoint=http://idp.example.com/a")}, endpoint},
+		{"http on this machine", map[string]string{"/t" + oidc: doc("authorization_endpoint=http://127.0.0.1:1/a")}, ""},
+		{"another scheme on this machine", map[string]string{"/t" + oidc: doc("authorization_endpoint=ftp://127.0.0.1:1/a")}, endpoint},
+		{"a malformed endpoint", map[string]string{"/t" + oidc: doc("jwks_uri=https://%zz/k")}, endpoint},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			i := newIdentity(&config.LoginIdentity{Issuer: "https://idp.example.com/t", ID: "c"}, auth.Secret{}, roundTripper(func(r *http.Request) (*http.Response, error) {
+				text, ok := tt.docs[r.URL.Path]
+				if !ok {
+					return respond(r, http.StatusNotFound, http.Header{}, doc("")), nil
+				}
+				return respond(r, http.StatusOK, http.Header{}, text), nil
+			}), "https://gw/oauth/identity")
+			meta, err := i.metadata(t.Context())
+			if got := text(err); got != tt.want || (meta != nil) != (tt.want == "") {
+				t.Errorf("got %v, %q, want %q", meta, got, tt.want)
+			}
+		})
+	}
+	i := newIdentity(&config.LoginIdentity{Issuer: "https://idp.example.com", ID: "c"}, auth.Secret{}, roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }), "https://gw/oauth/identity")
+	if meta, err := i.metadata(t.Context()); meta != nil || text(err) != "metadata of the issuer: no route" {
+		t.Errorf("no route: got %v, %v", meta, err)
+	}
+}
+
+// text returns the text of an error, or "".
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // An idleTransport counts calls of CloseIdleConnections.
@@ -219,5 +359,82 @@ func TestCloseIdle(t *testing.T) {
 	l.Close()
 	if tr.closed != 1 {
 		t.Errorf("closed %d times", tr.closed)
+	}
+}
+
+// TestClientOptions checks which servers may be reached over http, and which client the gateway is
+// to an authorization server.
+func TestClientOptions(t *testing.T) {
+	for _, tt := range []struct {
+		name, gateway, server, issuer, id string
+		local                             bool
+		kind, document                    string
+	}{
+		{"public", "https://gw.example.com", "https://up.example.com/mcp", "", "", false, "web", "https://gw.example.com/oauth/client/up"},
+		{"a client id", "https://gw.example.com", "https://up.example.com/mcp", "https://as.example.com", "c", false, "web", ""},
+		{"an upstream on this machine", "https://gw.example.com", "http://127.0.0.1:1/mcp", "https://as.example.com", "c", true, "web", ""},
+		{"an issuer on this machine", "https://gw.example.com", "https://up.example.com/mcp", "http://127.0.0.1:1", "c", true, "web", ""},
+		{"a gateway on this machine", "http://127.0.0.1:2", "https://up.example.com/mcp", "", "", false, "native", ""},
+	} {
+		l, err := New(&Options{URL: tt.gateway, Identity: &config.LoginIdentity{Issuer: "https://idp.example.com", ID: "a"}})
+		must(t, err)
+		defer l.Close()
+		u, err := l.Upstream(UpstreamOptions{Name: "up", Server: tt.server, UpstreamLogin: config.UpstreamLogin{Issuer: tt.issuer, ID: tt.id}})
+		must(t, err)
+		o := u.clientOptions(oauth.NewMemoryStore(), "")
+		if o.AllowLoopbackHTTP != tt.local || o.Registration.ApplicationType != tt.kind || o.ClientIDMetadataURL != tt.document || (o.MetadataTransport != nil) != (tt.issuer != "") {
+			t.Errorf("%s: got local %t, type %s, document %q, transport %v", tt.name, o.AllowLoopbackHTTP, o.Registration.ApplicationType, o.ClientIDMetadataURL, o.MetadataTransport)
+		}
+		// The document is there if the gateway is a client with this id.
+		out := httptest.NewRecorder()
+		l.ServeHTTP(out, httptest.NewRequest(http.MethodGet, tt.gateway+Path+"client/up", nil))
+		if got := out.Code == http.StatusOK && strings.Contains(out.Body.String(), tt.document); got != (tt.document != "") {
+			t.Errorf("%s: document: got status %d, %s", tt.name, out.Code, out.Body)
+		}
+	}
+	l, _ := newTestLogins(t)
+	out := httptest.NewRecorder()
+	l.ServeHTTP(out, httptest.NewRequest(http.MethodGet, "http://127.0.0.1:1"+Path+"client/other", nil))
+	if out.Code != http.StatusNotFound {
+		t.Errorf("the document of an unknown upstream: got status %d", out.Code)
+	}
+	for _, server := range []string{"/mcp", "https://%zz/mcp", ""} {
+		if _, err := l.Upstream(UpstreamOptions{Name: "other", Server: server}); text(err) != "login: the URL of the server is malformed" {
+			t.Errorf("server %q: got %v", server, err)
+		}
+	}
+}
+
+// TestEndpointsTransport checks which requests are answered from the configuration.
+func TestEndpointsTransport(t *testing.T) {
+	const resource, server = "/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server"
+	e := &endpoints{&UpstreamOptions{Server: "https://up.example.com/mcp", UpstreamLogin: config.UpstreamLogin{Issuer: "https://as.example.com"}}, roundTripper(func(r *http.Request) (*http.Response, error) {
+		return respond(r, http.StatusTeapot, http.Header{}, ""), nil
+	})}
+	for _, tt := range []struct {
+		method, url string
+		want        string // in the document; "" means that the request is sent
+	}{
+		{"GET", "https://up.example.com" + resource, `"resource":"https://up.example.com/mcp"`},
+		{"GET", "HTTPS://UP.example.com:443" + resource + "/mcp", `"resource":"https://up.example.com/mcp"`},
+		{"GET", "https://as.example.com" + server, `"issuer":"https://as.example.com"`},
+		{"POST", "https://up.example.com" + resource, ""},
+		{"GET", "https://up.example.com/mcp", ""},
+		{"GET", "https://up.example.com" + server, ""},
+		{"GET", "https://up.example.com:444" + resource, ""},
+		{"GET", "https://other.example.com" + resource, ""},
+		{"GET", "https://as.example.com" + resource, ""},
+		{"GET", "https://as.example.com/token", ""},
+		{"GET", "https://other.example.com" + server, ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), tt.method, tt.url, nil)
+		must(t, err)
+		resp, err := e.RoundTrip(req)
+		must(t, err)
+		body, err := io.ReadAll(resp.Body)
+		must(t, err)
+		if got := resp.StatusCode == http.StatusOK; got != (tt.want != "") || !strings.Contains(string(body), tt.want) {
+			t.Errorf("%s %s: got status %d, %s", tt.method, tt.url, resp.StatusCode, body)
+		}
 	}
 }

@@ -2,8 +2,10 @@ package login
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -264,4 +266,81 @@ func TestTicketSize(t *testing.T) {
 	if _, err := w.logins.pageFor(&account{up: w.logins.upstreams["up"], user: strings.Repeat("u", 2000)}); err == nil {
 		t.Error("a link of more than the limit is made")
 	}
+}
+
+// TestPrincipalOf checks that the principal of a user has the user's text as its id.
+func TestPrincipalOf(t *testing.T) {
+	for _, user := range []string{userText("https://idp.example.com", "alice"), userText("https://idp.example.com", "alice b%/"), userText("an issuer", "alice")} {
+		if p := principalOf(user); p == nil || userText(p.Issuer, p.Subject) != user {
+			t.Errorf("%s: got %+v", user, p)
+		}
+	}
+	if p := principalOf("https://idp.example.com alice%20b"); p.Issuer != "https://idp.example.com" || p.Subject != "alice b" {
+		t.Errorf("got %+v, want alice b", p)
+	}
+	if p := principalOf("https://idp.example.com %zz"); p.Subject != "%zz" {
+		t.Errorf("a malformed user: got %+v", p)
+	}
+	if p := principalOf(localUser); p != nil {
+		t.Errorf("the local user: got %+v, want none", p)
+	}
+}
+
+// TestAddState checks that an attempt has one state, and none if its page cannot be used.
+func TestAddState(t *testing.T) {
+	l, u := newTestLogins(t)
+	attemptOf := func(user string) *attempt {
+		p, err := u.Page(as(user))
+		must(t, err)
+		return l.newAttempt(l.find(p.ID))
+	}
+	a, b := attemptOf("alice"), attemptOf("bob")
+	check := func(what string, got, want bool, states ...string) {
+		t.Helper()
+		if all := slices.Sorted(maps.Keys(l.states)); got != want || !slices.Equal(all, states) {
+			t.Errorf("%s: got %v with the states %q, want %v with %q", what, got, all, want, states)
+		}
+	}
+	check("first", l.addState("1", a), true, "1")
+	check("of another", l.addState("2", b), true, "1", "2")
+	check("second", l.addState("3", a), true, "2", "3")
+	check("empty", l.addState("", a), false, "2", "3")
+	l.remove(b.page)
+	check("page removed", l.addState("4", b), false, "2", "3")
+	check("third", l.addState("5", a), true, "5")
+	l.Close()
+	check("closed", l.addState("6", a), false, "5")
+}
+
+// TestWatch checks that a page ends when the user logs in at another gateway, however long that
+// takes.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := New(&Options{URL: "http://127.0.0.1:1", Identity: &config.LoginIdentity{Issuer: "https://idp.example.com", ID: "a"}, Folder: dir, Ring: newRing(t, 1)})
+		must(t, err)
+		defer l.Close()
+		u, err := l.Upstream(UpstreamOptions{Name: "up", Server: "https://up.example.com/mcp"})
+		must(t, err)
+		p, err := u.Page(as("alice"))
+		must(t, err)
+		ended := func() bool {
+			synctest.Wait()
+			select {
+			case <-p.Done:
+				return true
+			default:
+				return false
+			}
+		}
+		time.Sleep(5*watchInterval + time.Millisecond)
+		if ended() {
+			t.Error("the page ends before the login")
+		}
+		saveTokens(t, l.folder, "https://idp.example.com alice", "token")
+		time.Sleep(watchInterval + logoutTTL)
+		if !ended() || l.find(p.ID) != nil {
+			t.Error("the page does not end after the login")
+		}
+	})
 }
