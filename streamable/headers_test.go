@@ -1,6 +1,7 @@
 package streamable
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -35,6 +36,62 @@ func TestVersionOf(t *testing.T) {
 		}
 		if got, named := versionOf(&m); string(got) != tt.want || named != tt.named {
 			t.Errorf("%s: %q, %v", tt.meta, got, named)
+		}
+	}
+}
+
+// TestMediaType checks the media type of contents whose header is unusual or malformed.
+func TestMediaType(t *testing.T) {
+	for text, want := range map[string]string{
+		"application/json": "application/json", "text/event-stream": "text/event-stream", "Application/JSON": "application/json", " application/json ; charset=utf-8": "application/json",
+		"application/json; charset": "application/json", "Application/JSON ;;x": "application/json", "": "", ";": "", "text/plain": "text/plain",
+	} {
+		if got := mediaTypeOf(http.Header{"Content-Type": {text}}); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestSameValue checks which values of a header are the value of an argument.
+func TestSameValue(t *testing.T) {
+	for _, tt := range []struct {
+		value, header string
+		want          bool
+	}{
+		{`"eu"`, "eu", true}, {`"\u0065u"`, "eu", true}, {`"eu"`, "us", false}, {`""`, "", true}, {`"1"`, "1.0", false},
+		{`true`, "true", true}, {`true`, "false", false}, {`false`, "false", true}, {`true`, "1", false},
+		{`1`, "1", true}, {`1`, "1.0", true}, {`1e2`, "100", true}, {`1`, "2", false}, {`1`, "x", false}, {`0`, "", false}, {`0`, "x", false}, {`1e400`, "1e400", true}, {`1e400`, "1e500", false},
+		{`{}`, "x", true}, {`[1]`, "x", true},
+	} {
+		if got := isSameValue([]byte(tt.value), tt.header); got != tt.want {
+			t.Errorf("%s and %q: got %t, want %t", tt.value, tt.header, got, tt.want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"0": false, "-1": false, "9007199254740991": false, "9007199254740992": true, "-9007199254740992": true, "1e400": true, `"9007199254740992"`: false, "true": false, "[1e400]": false,
+	} {
+		if got := isInexact([]byte(text)); got != want {
+			t.Errorf("%s is inexact: got %t, want %t", text, got, want)
+		}
+	}
+}
+
+// TestArgumentPath checks which argument a path names.
+func TestArgumentPath(t *testing.T) {
+	for _, tt := range []struct {
+		arguments, path, want string
+		ok                    bool
+	}{
+		{`{"a":1}`, "a", `1`, true}, {`{"a":{"b":"x"}}`, "a.b", `"x"`, true}, {`{"a":null}`, "a", `null`, false}, {`{"b":1}`, "a", ``, false}, {``, "a", ``, false}, {`[1]`, "a", ``, false},
+		{`{"a":[{"b":1}]}`, "a.b", ``, false}, {`{"a":1}`, "a.b", ``, false}, {`{"a":false}`, "a", `false`, true}, {`{"a":1,"a":2}`, "a", `2`, true},
+	} {
+		if got, ok := lookupArgument([]byte(tt.arguments), strings.Split(tt.path, ".")); string(got) != tt.want || ok != tt.ok {
+			t.Errorf("%s of %s: got %s, %t, want %s, %t", tt.path, tt.arguments, got, ok, tt.want, tt.ok)
+		}
+	}
+	for text, want := range map[string]string{"": "", "a": "a", " a": "a", "a\t": "a", "\t a b ": "a b", " ": ""} {
+		if got := trimBlank(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
