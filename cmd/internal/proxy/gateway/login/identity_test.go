@@ -114,6 +114,25 @@ func TestOtherStep(t *testing.T) {
 			t.Errorf("%s: a used response is restored, %v", tt.name, err)
 		}
 	}
+	// Neither is that of a link with too many attempts, nor any after Close.
+	a := w.logins.newAttempt(w.logins.find(p.ID))
+	a.state = "s3"
+	value, err := a.ticket()
+	must(t, err)
+	r := httptest.NewRequest(http.MethodGet, w.url+Path+"identity", nil)
+	r.AddCookie(&http.Cookie{Name: other.cookieName(), Value: value})
+	for _, tt := range []struct {
+		starts       int
+		closed, want bool
+	}{{0, false, true}, {maxStarts - 1, false, true}, {maxStarts, false, false}, {0, true, false}} {
+		page := other.find(p.ID)
+		other.mu.Lock()
+		page.starts, other.closed = tt.starts, tt.closed
+		other.mu.Unlock()
+		if got := other.restore(r, "s3", true) != nil; got != tt.want {
+			t.Errorf("after %d attempts, closed %t: got %t, want %t", tt.starts, tt.closed, got, tt.want)
+		}
+	}
 }
 
 // TestTransport checks that only requests of callers with a token that was not rejected are sent to
@@ -360,6 +379,9 @@ func TestCloseIdle(t *testing.T) {
 	if tr.closed != 1 {
 		t.Errorf("closed %d times", tr.closed)
 	}
+	l, err = New(&Options{URL: "http://127.0.0.1:1", Transport: roundTripper(nil)})
+	must(t, err)
+	l.Close() // has nothing to close
 }
 
 // TestClientOptions checks which servers may be reached over http, and which client the gateway is
@@ -435,6 +457,79 @@ func TestEndpointsTransport(t *testing.T) {
 		must(t, err)
 		if got := resp.StatusCode == http.StatusOK; got != (tt.want != "") || !strings.Contains(string(body), tt.want) {
 			t.Errorf("%s %s: got status %d, %s", tt.method, tt.url, resp.StatusCode, body)
+		}
+	}
+}
+
+// TestRefused checks that a refusal is reported once, and only to a known caller.
+func TestRefused(t *testing.T) {
+	l, u := newTestLogins(t)
+	a, err := l.accountOf(as("alice"), u)
+	must(t, err)
+	if u.Refused(as("alice")) || u.Refused(t.Context()) {
+		t.Error("a refusal is reported before there is one")
+	}
+	a.reject(&rejection{status: http.StatusUnauthorized})
+	if u.Refused(as("alice")) {
+		t.Error("an invalid token is reported as a refusal")
+	}
+	a.reject(&rejection{status: http.StatusForbidden})
+	if u.Refused(as("bob")) || u.Refused(t.Context()) {
+		t.Error("the refusal is reported to another caller")
+	}
+	if got := []bool{u.Refused(as("alice")), u.Refused(as("alice"))}; !got[0] || got[1] {
+		t.Errorf("got %v, want one refusal", got)
+	}
+}
+
+// TestObserver checks which rejections are noted, and that the URL of metadata is hidden if the
+// configuration has the endpoints.
+func TestObserver(t *testing.T) {
+	const header = `Bearer error="invalid_token", scope="a", resource_metadata="https://evil.example/m"`
+	for _, tt := range []struct {
+		status    int
+		endpoints bool
+		want      string
+	}{
+		{http.StatusOK, false, ""},
+		{http.StatusNotFound, true, ""},
+		{http.StatusUnauthorized, false, header},
+		{http.StatusForbidden, false, header},
+		{http.StatusUnauthorized, true, `bearer error="invalid_token", scope="a"`},
+		{http.StatusForbidden, true, `bearer error="invalid_token", scope="a"`},
+	} {
+		o := UpstreamOptions{}
+		if tt.endpoints {
+			o.TokenEndpoint = "https://as.example.com/token"
+		}
+		rt := &observer{&account{up: &Upstream{opts: o}}, roundTripper(func(r *http.Request) (*http.Response, error) {
+			return respond(r, tt.status, http.Header{"Www-Authenticate": {header}}, ""), nil
+		})}
+		seen := new(rejection)
+		req, err := http.NewRequestWithContext(context.WithValue(t.Context(), rejectionKey{}, seen), http.MethodPost, "https://up.example.com/mcp", nil)
+		must(t, err)
+		req.Header.Set("Authorization", "Bearer T")
+		resp, err := rt.RoundTrip(req)
+		must(t, err)
+		if got := strings.Join(seen.header, "; "); got != tt.want || (seen.status == tt.status) != (tt.want != "") || resp.StatusCode != tt.status || tt.want != "" && seen.token != hashOf("Bearer T") {
+			t.Errorf("status %d, endpoints %t: noted status %d, %s, want %s", tt.status, tt.endpoints, seen.status, got, tt.want)
+		}
+	}
+}
+
+// TestPublicURL checks which URLs a gateway may have.
+func TestPublicURL(t *testing.T) {
+	for address, want := range map[string]bool{
+		"https://gw.example.com": true, "https://gw.example.com:444": true, "http://127.0.0.1:1": true, "http://localhost:1": true,
+		"http://gw.example.com": false, "https://gw.example.com/": false, "https://gw.example.com/x": false, "https://gw.example.com?x": false, "https://me@gw.example.com": false,
+		"https://": false, "gw.example.com": false, "https://%zz": false, "ftp://127.0.0.1": false, "": false,
+	} {
+		l, err := New(&Options{URL: address, Identity: &config.LoginIdentity{Issuer: "https://idp.example.com", ID: "a"}})
+		if (err == nil) != want {
+			t.Errorf("%s: got %v, want valid %t", address, err, want)
+		}
+		if err == nil {
+			l.Close()
 		}
 	}
 }

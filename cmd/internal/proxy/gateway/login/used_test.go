@@ -2,6 +2,7 @@ package login
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,5 +78,35 @@ func TestUsedSetWithoutFolder(t *testing.T) {
 	must(t, os.RemoveAll(s.dir))
 	if first, err := s.add("a"); first || err == nil {
 		t.Errorf("got %v, %v", first, err)
+	}
+}
+
+// TestUsedFolder checks that used links are stored where gateways with the same keys find them, and
+// that a gateway without keys opens no sealed text.
+func TestUsedFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name, folder string
+		ring         bool
+		want         string
+	}{
+		{"neither", "", false, ""},
+		{"a folder", dir, false, ""},
+		{"keys", "", true, ""},
+		{"both", dir, true, filepath.Join(dir, "used")},
+	} {
+		o := &Options{URL: "http://127.0.0.1:1", Folder: tt.folder}
+		if tt.ring {
+			o.Ring = newRing(t, 1)
+		}
+		l, err := New(o)
+		must(t, err)
+		if l.used.dir != tt.want {
+			t.Errorf("%s: used links are in %q, want %q", tt.name, l.used.dir, tt.want)
+		}
+		if !tt.ring && l.open("x", maxPageID, purposePage, new(pageTicket)) {
+			t.Errorf("%s: a text was opened", tt.name)
+		}
+		l.Close()
 	}
 }

@@ -131,9 +131,9 @@ func TestViews(t *testing.T) {
 			[]item{{resource, "files", "file:///a%25252520b"}},
 		},
 		{
-			"denied hosts of files", []config.View{{Allow: []string{"*"}, Deny: []string{"*__file://server/*"}}}, nil,
+			"denied hosts of files", []config.View{{Allow: []string{"*"}, Deny: []string{"*__file://server/*", "*__db://localhost/*"}}}, nil,
 			[]item{{resource, "files", "file:///a"}, {resource, "files", "file://other/a"}, {resource, "files", "file://localhost/a"}},
-			[]item{{resource, "files", "file://server/a"}, {resource, "files", "FILE://SERVER/a"}, {resource, "files", "file://s%65rver/a"}},
+			[]item{{resource, "files", "file://server/a"}, {resource, "files", "FILE://SERVER/a"}, {resource, "files", "file://s%65rver/a"}, {resource, "db", "DB://LocalHost/a"}},
 		},
 		{
 			"denied URIs without a host", []config.View{{Allow: []string{"*"}, Deny: []string{"db__db://secret/*", "db__doc:secret/*"}}}, nil,
