@@ -71,12 +71,8 @@ func (g *Gateway) answerList(ctx context.Context, clientEra bridge.Era, kind Kin
 	}
 	stale := ix.staleNames(view)
 	if clientEra == bridge.EraModern {
-		ttl := list.ttl
-		if stale != nil {
-			ttl = 0
-		}
 		dst = append(dst, `,"resultType":"complete","ttlMs":`...)
-		dst = append(strconv.AppendInt(dst, ttl, 10), `,"cacheScope":"private","_meta":{"`+mcp.MetaServerInfo+`":`...)
+		dst = append(strconv.AppendInt(dst, list.ttl, 10), `,"cacheScope":"private","_meta":{"`+mcp.MetaServerInfo+`":`...)
 		dst = ix.st.identity.AppendShortInfo(dst)
 		if stale != nil {
 			dst = append(append(dst, `,"`+MetaStale+`":`...), stale...)
