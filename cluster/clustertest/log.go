@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,15 +36,29 @@ func (s *suite) logKey() cluster.LogKey {
 func (s *suite) append(l cluster.Log, key cluster.LogKey, values ...string) (seqs []uint64) {
 	s.Helper()
 	for _, v := range values {
-		data := []byte(v)
-		seq, err := l.Append(s.ctx, key, "", data)
-		if err != nil {
-			s.Fatalf("append %q: %v", v, err)
-		}
-		clear(data)
-		seqs = append(seqs, seq)
+		seqs = append(seqs, s.appendID(l, key, "", v))
 	}
 	return seqs
+}
+
+// appendID appends an entry with an id. A log may be unavailable for a moment, such as while it
+// elects a leader: then it appends again.
+func (s *suite) appendID(l cluster.Log, key cluster.LogKey, id, value string) (seq uint64) {
+	s.Helper()
+	s.eventually(func() string {
+		data := []byte(value)
+		var err error
+		seq, err = l.Append(s.ctx, key, id, data)
+		switch {
+		case errors.Is(err, cluster.ErrUnavailable):
+			return err.Error()
+		case err != nil:
+			s.Fatalf("append %q: %v", value, err)
+		}
+		clear(data)
+		return ""
+	})
+	return seq
 }
 
 // wantEntries waits until Read returns the values, and returns their sequence numbers.
@@ -124,11 +139,7 @@ func testLogIDs(s *suite) {
 	}
 	seqs := map[string]uint64{}
 	for _, st := range []step{{a, key, "id", "1"}, {b, key, "id", "2"}, {b, key, "", "3"}, {a, key, "", "3"}, {b, other, "id", "4"}, {b, key, "id2", "5"}} {
-		seq, err := st.log.Append(s.ctx, st.key, st.id, []byte(st.data))
-		if err != nil {
-			s.Fatal(err)
-		}
-		seqs[st.data] = seq
+		seqs[st.data] = s.appendID(st.log, st.key, st.id, st.data)
 	}
 	if seqs["1"] != seqs["2"] {
 		s.Errorf("the same id has the numbers %d and %d", seqs["1"], seqs["2"])
