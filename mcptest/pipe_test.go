@@ -35,9 +35,10 @@ func write(t testing.TB, e jsonrpc.Framer, frames ...string) {
 }
 
 func TestPipe(t *testing.T) {
-	a, b := mcptest.Pipe()
 	frames := []string{"{}", "", "line\nbreak", "\x00\xff"}
-	for _, dir := range [][2]jsonrpc.Framer{{a, b}, {b, a}} {
+	for i := range 2 {
+		a, b := mcptest.Pipe() // a Peer reads what its end gets
+		dir := [][2]jsonrpc.Framer{{a, b}, {b, a}}[i]
 		write(t, dir[0], frames...)
 		mcptest.NewPeer(t, dir[0]).CloseWrite()
 		got, err := reads(dir[1])
@@ -47,6 +48,7 @@ func TestPipe(t *testing.T) {
 		if err := dir[0].WriteFrame(nil); err != io.ErrClosedPipe {
 			t.Errorf("write after CloseWrite: %v", err)
 		}
+		dir[1].Close() // the Peer waits for it
 	}
 }
 
