@@ -125,12 +125,16 @@ func (cn *connection) setNegotiated(neg *negotiated) {
 
 // sendInitialized sends a legacy server the initialized notification.
 func (cn *connection) sendInitialized(ctx context.Context) error {
-	ctx, stop := cn.withDeadline(ctx, cn.c.opts.Timeouts.Handshake) // the server may not read
+	limit := cn.c.opts.Timeouts.Handshake
+	sending, stop := cn.withDeadline(ctx, limit) // the server may not read
 	defer stop()
 	m := middleware.Message{Direction: jsonrpc.Outgoing, Notification: true, Method: mcp.NotificationInitialized}
-	_, err := cn.c.runChain(ctx, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+	_, err := cn.c.runChain(sending, m, func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
 		return nil, cn.rpc.Notify(ctx, mcp.NotificationInitialized, m.Params)
 	})
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && sending.Err() != nil {
+		return fmt.Errorf("%s not sent within %v (see Options.Timeouts.Handshake): %w", mcp.NotificationInitialized, limit, context.Cause(sending))
+	}
 	return err
 }
 

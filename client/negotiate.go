@@ -255,7 +255,10 @@ func (n *negotiation) initialize(ctx context.Context, params []byte) (result []b
 	select {
 	case a = <-answers:
 	case <-late:
-		if second, err = n.c.conns.open(ctx); err != nil {
+		if err = ctx.Err(); err == nil {
+			second, err = n.c.conns.open(ctx)
+		}
+		if err != nil {
 			n.c.log.Debug("no second connection", "error", err)
 			a = <-answers
 			break

@@ -625,6 +625,71 @@ func TestLoginTime(t *testing.T) {
 	}
 }
 
+// TestInitializedTimeout shows that the error of a handshake whose last message takes too long is a
+// timeout, and that of a canceled one a cancellation.
+func TestInitializedTimeout(t *testing.T) {
+	canceled := errors.New("not needed")
+	for _, tt := range []struct {
+		name        string
+		cause, want error
+		mention     string
+	}{
+		{"timeout", nil, context.DeadlineExceeded, "Options.Timeouts.Handshake"},
+		{"canceled", canceled, context.Canceled, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				server := scriptTransport(t, func(s *script) {
+					s.answer(s.expect("initialize"), initialized(legacyDate))
+					s.expectEnd()
+				})
+				wait := func(next middleware.Handler) middleware.Handler {
+					return func(ctx context.Context, m *middleware.Message) (json.RawMessage, error) {
+						if m.Method != mcp.NotificationInitialized {
+							return next(ctx, m)
+						}
+						if tt.cause != nil {
+							cancel(tt.cause)
+						}
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+				}
+				_, err := Dial(ctx, server, &Options{Revisions: onlyLegacy, Middleware: []middleware.Func{wait}, Reconnect: ReconnectPolicy{Disabled: true}})
+				if !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), tt.mention) {
+					t.Errorf("Dial: %v, want %v that mentions %q", err, tt.want, tt.mention)
+				}
+			})
+		})
+	}
+}
+
+// TestCanceledWhileServerIsSlow shows that a handshake that is canceled opens no second connection.
+func TestCanceledWhileServerIsSlow(t *testing.T) {
+	for range 20 { // two goroutines notice the end
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			server := scriptTransport(t, func(s *script) {
+				s.expect("server/discover")
+				s.expect("initialize")
+				cancel()
+				s.expectEnd()
+			})
+			connects := 0
+			_, err := Dial(ctx, TransportFunc(func(ctx context.Context) (jsonrpc.Framer, error) {
+				connects++
+				return server.Connect(context.WithoutCancel(ctx))
+			}), nil)
+			if !errors.Is(err, context.Canceled) || connects != 1 {
+				t.Errorf("Dial: %v with %d connections, want a cancellation with 1", err, connects)
+			}
+		})
+	}
+}
+
 // TestLoginBeforeInitialized shows that the handshake's timeout, which middleware sees, does not run
 // while a user logs in.
 func TestLoginBeforeInitialized(t *testing.T) {
