@@ -195,15 +195,17 @@ var listChanges = [...]struct {
 	{promptsChanged, mcp.NotificationPromptsChanged, "promptsListChanged", eventPrompts},
 }
 
-// listChange returns the bit of the kind's list.
+// listChange returns the bit of the kind's list, or 0 for an unknown kind.
 func (k Kind) listChange() listChange {
 	switch k {
 	case KindTool:
 		return toolsChanged
+	case KindResource, KindResourceTemplate:
+		return resourcesChanged
 	case KindPrompt:
 		return promptsChanged
 	}
-	return resourcesChanged
+	return 0
 }
 
 // A listRequest holds the parameters of a request for a list.
@@ -346,7 +348,7 @@ func (lr *listRequest) openCursor(cursor string) (p position, ok bool) {
 }
 
 // cursorBinding returns what a cursor is bound to: the kind of the list and the server's name.
-func (lr *listRequest) cursorBinding() []byte { return []byte(string(lr.kind) + " " + lr.srv.name) }
+func (lr *listRequest) cursorBinding() []byte { return []byte(string(lr.kind) + "\x00" + lr.srv.name) }
 
 func itemsAfter[T item](l *listRequest, items []T, p position) []T {
 	if p.server != l.srv.instance {

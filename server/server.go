@@ -320,7 +320,11 @@ func New(name, version string, opts *Options) (*Server, error) {
 	}
 	s.inputs.init(o.Input)
 	for _, k := range o.AdvertiseKinds {
-		s.advertised |= k.listChange()
+		list := k.listChange()
+		if list == 0 {
+			return nil, fmt.Errorf("server.New: Options.AdvertiseKinds: unknown kind %q", k)
+		}
+		s.advertised |= list
 	}
 	if s.log = o.Logger; s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

@@ -30,6 +30,13 @@ func TestRevisionOptions(t *testing.T) {
 	}
 }
 
+func TestUnknownKind(t *testing.T) {
+	_, err := server.New("test", "1", &server.Options{AdvertiseKinds: []server.Kind{server.KindTool, "tools"}})
+	if want := `server.New: Options.AdvertiseKinds: unknown kind "tools"`; err == nil || err.Error() != want {
+		t.Errorf("New = %v, want %s", err, want)
+	}
+}
+
 // TestMustNew shows that MustNew panics with the error of New.
 func TestMustNew(t *testing.T) {
 	defer func() {
