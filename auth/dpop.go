@@ -20,8 +20,6 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"mcpwire/internal/base/defaults"
 )
 
 const (
@@ -68,7 +66,7 @@ func newDPoPChecker(o *DPoPOptions) (*dpopChecker, error) {
 		return nil, err
 	}
 	if c.replay == nil {
-		c.replay = newMemoryReplayCache(0)
+		c.replay = newMemoryReplayCache(maxReplayKeys)
 	}
 	if o.Nonces {
 		c.nonces, err = newNonces(o.NonceKeys)
@@ -345,15 +343,16 @@ var errReplayCacheFull = errors.New("replay cache is full")
 // is room for an owner without keys however many others use all they can.
 const freeShare = 15
 
+// maxReplayKeys is enough for 2000 proofs a second, and for 126 a second of one principal.
+const maxReplayKeys = 1 << 18
+
 // newMemoryReplayCache returns a [ReplayCache] for one process. It has room for max keys of about
-// 200 bytes each. Zero means 262,144, which is enough for 2000 proofs a second, and for 126 a
-// second of one principal.
+// 200 bytes each.
 //
 // The cache never drops a key early: when it is full, Once returns an error until a key expires.
 // One owner can use a sixteenth of it, and less when others use it too; then Once returns
 // [ErrReplayQuota]. Keys whose owner is empty can fill it.
 func newMemoryReplayCache(max int) ReplayCache {
-	defaults.IfNotPositive(&max, 1<<18)
 	return &memoryReplayCache{max: max, seen: make(map[[sha256.Size]byte]struct{}), owners: make(map[[sha256.Size]byte]int)}
 }
 

@@ -379,7 +379,7 @@ func TestMemoryReplayCache(t *testing.T) {
 }
 
 func TestMemoryReplayCacheRace(t *testing.T) {
-	c := auth.NewMemoryReplayCache(0)
+	c := auth.NewMemoryReplayCache(1000)
 	var wins atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {

@@ -3,7 +3,6 @@ package mcp
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,23 +166,15 @@ func inexactValue(schema []byte) string {
 		if !members.KeyIs("const") && !members.KeyIs("default") && !members.KeyIs("enum") {
 			continue
 		}
-		if isInexact(members.Value()) {
+		if jsonwire.IsInexact(members.Value()) {
 			return string(members.Value())
 		}
 		values := jsonwire.ArrayElements(members.Value())
 		for values.Next() {
-			if isInexact(values.Value()) {
+			if jsonwire.IsInexact(values.Value()) {
 				return string(values.Value())
 			}
 		}
 	}
 	return ""
-}
-
-func isInexact(value []byte) bool {
-	if c := firstByte(value); c != '-' && (c < '0' || c > '9') {
-		return false
-	}
-	f, _ := strconv.ParseFloat(string(value), 64) // infinite if too large
-	return math.Abs(f) > 1<<53-1
 }

@@ -294,7 +294,7 @@ func newHandler(srv Server, b handlerBackend, modern peer, open openFunc, opts *
 		return nil, errors.New("streamable: Options.AnyOrigin needs Options.Guard, or every page that a user opens could use the server; without one, list the Origins")
 	}
 	h.legacy = slices.DeleteFunc(slices.Clone(b.Revisions()), mcp.Revision.Modern)
-	h.versionHeaderOptional = slices.Contains(h.legacy, mcp.Revision20241105) || slices.Contains(h.legacy, mcp.Revision20250326)
+	h.versionHeaderOptional = slices.ContainsFunc(h.legacy, func(r mcp.Revision) bool { return !era.Of(r).VersionHeader })
 	h.needsAddress = b.WithIdentity(h.closed, "", "?") != h.closed
 	if h.events = h.opts.Events; h.events == nil {
 		h.events = NewMemoryEvents(nil)

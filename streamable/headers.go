@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"math"
 	"mime"
 	"net/http"
 	"slices"
@@ -380,15 +379,6 @@ func (t *Transport) modernHeader(e *envelope, version []string) (http.Header, er
 	return h, nil
 }
 
-// isInexact reports whether an argument is a number that the reader of a header may round.
-func isInexact(text []byte) bool {
-	if c := text[0]; c != '-' && (c < '0' || c > '9') {
-		return false
-	}
-	f, _ := strconv.ParseFloat(string(text), 64) // infinite if too large
-	return math.Abs(f) > 1<<53-1
-}
-
 // mediaTypeOf returns the media type of the content in lower case, or "".
 func mediaTypeOf(h http.Header) string {
 	switch v := h.Get("Content-Type"); v {
@@ -434,7 +424,7 @@ func (t *toolHeaders) apply(h http.Header, tool string, arguments []byte) error 
 		if !ok {
 			continue
 		}
-		if isInexact(value) {
+		if jsonwire.IsInexact(value) {
 			return fmt.Errorf("tool %q: argument %q cannot be sent over HTTP: it must be between ±(2^53-1) to be exact in a header", tool, p.path)
 		}
 		if text, ok := era.EncodeHeaderArgument(value); ok {

@@ -67,13 +67,6 @@ func TestSameValue(t *testing.T) {
 			t.Errorf("%s and %q: got %t, want %t", tt.value, tt.header, got, tt.want)
 		}
 	}
-	for text, want := range map[string]bool{
-		"0": false, "-1": false, "9007199254740991": false, "9007199254740992": true, "-9007199254740992": true, "1e400": true, `"9007199254740992"`: false, "true": false, "[1e400]": false,
-	} {
-		if got := isInexact([]byte(text)); got != want {
-			t.Errorf("%s is inexact: got %t, want %t", text, got, want)
-		}
-	}
 }
 
 // TestArgumentPath checks which argument a path names.

@@ -2,6 +2,8 @@ package jsonwire
 
 import (
 	"bytes"
+	"math"
+	"strconv"
 )
 
 // SkipValue returns the index after the value that starts at b[i] or after white space there.
@@ -273,6 +275,16 @@ func String(value []byte) (s string, ok bool) {
 		return "", false
 	}
 	return UnquoteString(value[1 : len(value)-1]), true
+}
+
+// IsInexact reports whether a value is a number that a reader may round, because it is beyond
+// ±(2^53-1). The text must be valid, without white space before it.
+func IsInexact(value []byte) bool {
+	if c := value[0]; c != '-' && (c < '0' || c > '9') {
+		return false
+	}
+	f, _ := strconv.ParseFloat(string(value), 64) // infinite if too large
+	return math.Abs(f) > 1<<53-1
 }
 
 // OneLine returns text without raw line breaks. It returns text itself if it has no line breaks.

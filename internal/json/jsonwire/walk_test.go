@@ -166,3 +166,13 @@ func TestAppendCompact(t *testing.T) {
 		}
 	}
 }
+
+func TestIsInexact(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0": false, "-1": false, "9007199254740991": false, "9007199254740992": true, "-9007199254740992": true, "1e400": true, `"9007199254740992"`: false, "true": false, "[1e400]": false,
+	} {
+		if got := IsInexact([]byte(text)); got != want {
+			t.Errorf("%s is inexact: got %t, want %t", text, got, want)
+		}
+	}
+}

@@ -125,8 +125,8 @@ func (p *Pairer) Pending() iter.Seq[*Call] {
 	}
 }
 
-// Remove removes a call from the pending ones.
-func (p *Pairer) Remove(c *Call) {
+// remove removes a call from the pending ones.
+func (p *Pairer) remove(c *Call) {
 	if !c.pending {
 		return
 	}
@@ -197,7 +197,7 @@ func (p *Pairer) request(at Place, m *Message) *Call {
 
 // evict stops waiting for the response to a call.
 func (p *Pairer) evict(c *Call) {
-	p.Remove(c)
+	p.remove(c)
 	p.evicted = append(p.evicted, c)
 }
 
@@ -215,7 +215,7 @@ func (p *Pairer) response(at Place, m *Message) *Call {
 		c = first
 	}
 	if c != nil {
-		p.Remove(c)
+		p.remove(c)
 		c.setResponse(at, m)
 	}
 	return c
@@ -225,14 +225,4 @@ func (c *Call) setResponse(at Place, m *Message) {
 	c.Answered, c.Failed = true, m.Kind == jsonrpc.KindError
 	c.ResponseN, c.ResponseT = at.N, at.T
 	c.Latency = at.T - c.T
-}
-
-// Answer completes a call with a response that was recorded before it, and reports whether the
-// response answers the call.
-func (c *Call) Answer(at Place, m *Message) bool {
-	if !c.pending || (callKey{at.Capture, at.Session, opposite(at.Dir), m.ID.Key()}) != c.key || at.Exchange != c.Exchange {
-		return false
-	}
-	c.setResponse(at, m)
-	return true
 }

@@ -123,7 +123,7 @@ func TestPairerBounds(t *testing.T) {
 		t.Errorf("evicted: %v", evicted[:400])
 	}
 	for c := range p.Pending() {
-		p.Remove(c)
+		p.remove(c)
 	}
 	if p.count != 0 || len(p.byID) != 0 || p.oldest != nil || p.newest != nil {
 		t.Errorf("%d requests remain, %d ids", p.count, len(p.byID))
