@@ -22,7 +22,7 @@ import (
 	"mcpwire/cmd/internal/proxy/gateway/policy"
 	"mcpwire/cmd/internal/text/safe"
 	"mcpwire/internal/proxy/bridge"
-	"mcpwire/internal/trace/frames"
+	"mcpwire/internal/trace/textlines"
 	"mcpwire/jsonrpc"
 	"mcpwire/stdio"
 	"mcpwire/streamable"
@@ -200,7 +200,7 @@ const maxStderrLine = 8 << 10
 // stderrLog returns a writer that logs the lines that a server writes to standard error, except
 // blank ones.
 func stderrLog(log *slog.Logger, upstream string) io.Writer {
-	return frames.NewLines(func(e *capture.Event) uint64 {
+	return textlines.New(func(e *capture.Event) uint64 {
 		line := bytes.TrimSpace(e.Data[:min(len(e.Data), maxStderrLine)])
 		if len(line) > 0 && e.Part <= 1 { // the beginning of a long line
 			log.Info("stderr", "upstream", upstream, "line", safe.Line(string(line)))

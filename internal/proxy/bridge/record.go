@@ -18,8 +18,8 @@ import (
 	"mcpwire/internal/net/httpserve"
 	"mcpwire/internal/net/sse"
 	"mcpwire/internal/rpc"
-	"mcpwire/internal/trace/frames"
 	"mcpwire/internal/trace/httphead"
+	"mcpwire/internal/trace/textlines"
 	"mcpwire/jsonrpc"
 	"mcpwire/mcp"
 	"mcpwire/oauth"
@@ -172,7 +172,7 @@ func (r recorder) stderr() io.WriteCloser {
 			io.Closer
 		}{io.Discard, io.NopCloser(nil)}
 	}
-	return frames.NewLines(r.recording.out.Record, capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
+	return textlines.New(r.recording.out.Record, capture.Event{Kind: capture.KindStderr, Side: r.side, Session: r.session})
 }
 
 // Keys of context values.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	"mcpwire/internal/trace/frames"
+	"mcpwire/internal/trace/textlines"
 )
 
 // chunkSize is the size of a read in bytes: the capacity of a pipe.
@@ -53,7 +53,7 @@ func (p *pump) run() {
 
 // newStderrPump returns a pump for standard error. It continues when writing to dst fails, so that
 // the server never waits for it.
-func newStderrPump(dst, src *os.File, lines *frames.Lines) *pump {
+func newStderrPump(dst, src *os.File, lines *textlines.Lines) *pump {
 	return newPump(src, func(p []byte) error {
 		if lines != nil {
 			_, _ = lines.Write(p) // never fails

@@ -9,7 +9,7 @@ import (
 	"mcpwire/capture"
 	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/hooks"
-	"mcpwire/internal/trace/frames"
+	"mcpwire/internal/trace/textlines"
 )
 
 // A recorder passes events to the capture and the observer. It is safe for concurrent use.
@@ -102,9 +102,9 @@ func (r *recorder) recordEOF(dir capture.Dir) {
 }
 
 // stderrLines returns a recorder of standard error, or nil without a capture.
-func (r *recorder) stderrLines() *frames.Lines {
+func (r *recorder) stderrLines() *textlines.Lines {
 	if r.w == nil {
 		return nil
 	}
-	return frames.NewLines(r.w.Record, capture.Event{Kind: capture.KindStderr, Session: r.session.Load(), Side: r.side})
+	return textlines.New(r.w.Record, capture.Event{Kind: capture.KindStderr, Session: r.session.Load(), Side: r.side})
 }

@@ -15,7 +15,7 @@ import (
 	"mcpwire/cmd/internal/trace/splitter"
 	"mcpwire/internal/base/wait"
 	"mcpwire/internal/proc/environ"
-	"mcpwire/internal/trace/frames"
+	"mcpwire/internal/trace/textlines"
 	"mcpwire/stdio"
 )
 
@@ -82,7 +82,7 @@ type ProcessOptions struct {
 type Process struct {
 	opts   *ProcessOptions
 	child  Child
-	lines  *frames.Lines
+	lines  *textlines.Lines
 	frames chan Frame
 	out    chan queuedFrame
 	// closing is closed when Close begins. Nobody reads frames then.
@@ -131,7 +131,7 @@ func StartProcess(ctx context.Context, start Starter, opts *ProcessOptions) (*Pr
 		opts: opts, frames: make(chan Frame), out: make(chan queuedFrame, maxQueued),
 		closing: make(chan struct{}), outputEnded: make(chan struct{}),
 	}
-	p.lines = frames.NewLines(p.record, capture.Event{Kind: capture.KindStderr})
+	p.lines = textlines.New(p.record, capture.Event{Kind: capture.KindStderr})
 	started := make(chan struct{})
 	defer close(started)
 	child, err := start(ctx, &stderrWriter{p, started})

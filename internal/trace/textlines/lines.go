@@ -1,5 +1,5 @@
-// Package frames records the standard error of servers, as captures store it: line by line.
-package frames
+// Package textlines records the standard error of servers, as captures store it: line by line.
+package textlines
 
 import (
 	"bytes"
@@ -22,11 +22,11 @@ type Lines struct {
 	partial []byte
 }
 
-// NewLines returns an io.Writer that records each line as an event like e, usually of
+// New returns an io.Writer that records each line as an event like e, usually of
 // [capture.KindStderr]. Data is the line without its end. A line of more than 64 KiB is recorded in
 // parts. Close records an incomplete last line. record is the method of a [capture.Writer], or a
 // function that keeps neither the event nor its data.
-func NewLines(record func(*capture.Event) uint64, e capture.Event) *Lines {
+func New(record func(*capture.Event) uint64, e capture.Event) *Lines {
 	return &Lines{recordEvent: record, ev: e}
 }
 

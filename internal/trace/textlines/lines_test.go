@@ -1,4 +1,4 @@
-package frames
+package textlines
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ func TestLines(t *testing.T) {
 	for size := range 3 {
 		var buf bytes.Buffer
 		w := capture.NewWriter(&buf, &capture.Options{Redact: &capture.Redaction{Off: true}})
-		lines := NewLines(w.Record, capture.Event{Kind: capture.KindStderr, Session: 3})
+		lines := New(w.Record, capture.Event{Kind: capture.KindStderr, Session: 3})
 		step := []int{1, 7, len(text)}[size]
 		for i := 0; i < len(text); i += step {
 			if _, err := io.WriteString(lines, text[i:min(i+step, len(text))]); err != nil {
@@ -47,7 +47,7 @@ func TestLinesRedact(t *testing.T) {
 	secret := "ghp" + "_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 	var buf bytes.Buffer
 	w := capture.NewWriter(&buf, nil)
-	lines := NewLines(w.Record, capture.Event{Kind: capture.KindStderr})
+	lines := New(w.Record, capture.Event{Kind: capture.KindStderr})
 	io.WriteString(lines, "using "+secret[:12])
 	io.WriteString(lines, secret[12:]+"\n")
 	io.WriteString(lines, strings.Repeat("x", 64<<10-6)+secret)
